@@ -320,6 +320,7 @@ impl Sharding {
         }
         Ok(ShardIndex {
             version: read.version,
+            size: read.size,
             chunks: self.chunks.clone(),
             ranges: ranges.into(),
         })
@@ -330,6 +331,7 @@ impl Sharding {
 #[derive(Debug)]
 pub struct ShardIndex {
     version: Option<String>,
+    size: u64,
     chunks: Numbers,
     ranges: Box<[(u64, u64)]>,
 }
@@ -338,6 +340,11 @@ impl ShardIndex {
     /// The version of the shard that the index is of.
     pub fn version(&self) -> Option<&str> {
         self.version.as_deref()
+    }
+
+    /// Bytes of the shard that the index is of.
+    pub fn size(&self) -> u64 {
+        self.size
     }
 
     /// First byte and bytes of a chunk; `None`: it is not there, and is all fill value.

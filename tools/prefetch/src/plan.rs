@@ -35,6 +35,8 @@ pub struct Object {
     pub key: String,
     /// The version that the ranges are of, if the store has versions.
     pub version: Option<String>,
+    /// Bytes of the object that the ranges are of; `None`: its size is not known.
+    pub size: Option<u64>,
     /// In the order of their first bytes.
     pub ranges: Vec<Range>,
 }
@@ -78,6 +80,7 @@ impl Plan {
             array: Arc::clone(array),
             key: array.key(&piece.tile.index),
             version: None,
+            size: None,
             ranges: vec![Range {
                 bytes: None,
                 pieces: vec![piece],
@@ -120,6 +123,7 @@ impl Plan {
             array: Arc::clone(array),
             key: array.key(&shard.index),
             version: index.and_then(|index| index.version().map(str::to_owned)),
+            size: index.map(ShardIndex::size),
             ranges: join(found, gap),
         });
     }

@@ -263,6 +263,7 @@ impl Drop for Stream {
 /// The entries that a sample needs.
 #[derive(Debug)]
 struct Walk {
+    entry: Handle,
     array: Arc<ArrayMeta>,
     tiles: Vec<(Tile, Option<Handle>)>,
 }
@@ -386,6 +387,7 @@ impl Ahead {
     /// Has those who come read anew what this one has read.
     pub fn forget(&self) {
         for walk in self.work.walks.iter().filter_map(OnceLock::get) {
+            self.work.shared.arrays.forget(walk.entry);
             for (_, handle) in &walk.tiles {
                 if let Some(handle) = handle {
                     self.work.shared.shards.forget(*handle);

@@ -9,10 +9,10 @@ use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use tokio::sync::oneshot;
 
 use crate::array::ArrayMeta;
-use crate::decode::guarded;
+use crate::decode::{guarded, MOST_BYTES};
 use crate::plan::{Object, Piece, Plan, Range};
 use crate::region::Place;
-use crate::source::Source;
+use crate::source::{Ask, Source};
 use crate::{Fault, Kind};
 
 /// Bounds of decoding.
@@ -86,13 +86,17 @@ async fn fetch<'a>(
     range: &'a Range,
     batch: u64,
 ) -> Result<(&'a Object, &'a Range, Option<Bytes>), Fault> {
-    let version = object.version.as_deref();
     let bounds = range
         .bytes
         .map(|(first, bytes)| (first..first + bytes).into());
-    let read = source
-        .read(&object.key, bounds, version, batch, None)
-        .await?;
+    let most = range.bytes.map_or(2 * MOST_BYTES, |(_, bytes)| bytes);
+    let ask = Ask {
+        range: bounds.as_ref(),
+        version: object.version.as_deref(),
+        size: object.size,
+        ..Ask::new(&object.key, most, batch)
+    };
+    let read = source.read(ask).await?;
     match read {
         Some(read) => Ok((object, range, Some(read.bytes))),
         None if range.bytes.is_none() => Ok((object, range, None)),

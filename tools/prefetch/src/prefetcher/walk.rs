@@ -8,7 +8,7 @@ use super::fetch::given_up;
 use super::{Walk, Work, MOST_TILES};
 use crate::array::ArrayMeta;
 use crate::batch::Ticket;
-use crate::cache::Look;
+use crate::cache::{Handle, Look};
 use crate::line::Spot;
 use crate::region::Tile;
 use crate::{Fault, Kind};
@@ -39,20 +39,26 @@ impl Work {
     }
 
     /// The array of a sample, if it is in the cache.
-    fn known(&self, at: usize) -> Result<Option<Arc<ArrayMeta>>, Fault> {
+    fn known(&self, at: usize) -> Result<Option<(Handle, Arc<ArrayMeta>)>, Fault> {
         let cache = &self.shared.arrays;
         let Some(handle) = cache.ask(&self.samples[at].array, self.ids.arrays, self.number)? else {
             return Ok(None);
         };
         match cache.try_get(handle) {
-            Ok(Look::Ready(array)) => Ok(Some(array)),
+            Ok(Look::Ready(array)) => Ok(Some((handle, array))),
             Ok(Look::Failed(fault)) => Err(fault),
             Ok(Look::Pending) | Err(_) => Ok(None),
         }
     }
 
     /// Asks for the shards that a sample touches.
-    fn walk(self: &Arc<Self>, at: usize, array: Arc<ArrayMeta>, ticket: Ticket, spot: Spot) {
+    fn walk(
+        self: &Arc<Self>,
+        at: usize,
+        (entry, array): (Handle, Arc<ArrayMeta>),
+        ticket: Ticket,
+        spot: Spot,
+    ) {
         let sample = &self.samples[at];
         if let Err(fault) = sample.region.check(&sample.array, array.shape()) {
             return ticket.fail(fault);
@@ -68,9 +74,15 @@ impl Work {
         let tiles: Vec<_> = sample.region.tiles(array.tile()).collect();
         if array.sharding().is_none() {
             let tiles = tiles.into_iter().map(|tile| (tile, None)).collect();
-            return self.walked(at, Walk { array, tiles }, ticket);
+            let walk = Walk {
+                entry,
+                array,
+                tiles,
+            };
+            return self.walked(at, walk, ticket);
         }
         let walk = Walk {
+            entry,
             array,
             tiles: Vec::with_capacity(tiles.len()),
         };

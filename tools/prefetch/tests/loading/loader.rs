@@ -13,7 +13,7 @@ use zernel_prefetch::order::{Order, Position};
 use zernel_prefetch::prefetcher::{Options, Sample};
 use zernel_prefetch::Kind;
 
-use crate::lab::{prefetcher, sample, Ill, Store, ROUND_TRIP};
+use crate::lab::{prefetcher, sample, Ill, Store, Tags, ROUND_TRIP};
 
 /// A store with an array of 64 rows of 8 numbers: 8 shards of 8 rows, each row a chunk.
 async fn store() -> Arc<Store> {
@@ -146,6 +146,33 @@ async fn objects_that_change_are_read_anew() {
     assert_eq!(loaded.expect("no fault").data, [numbers(0)]);
     // Those who have the old index see what they had.
     assert!(known.plan().is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_array_in_another_shape_is_read_anew_whatever_names_versions() {
+    for tags in [Tags::Strong, Tags::Weak, Tags::None] {
+        // Longer and shorter shards than before.
+        for shard in [[16, 8], [4, 8]] {
+            let store = store().await;
+            store.tags(tags);
+            let prefetcher = prefetcher(&store, 64, Options::default());
+            let load = || {
+                let rows = (0..64).map(row);
+                Loader::new(&prefetcher, Settings::default(), rows).expect("a stream")
+            };
+            let mut known = load();
+            while let Some(loaded) = known.next().await {
+                loaded.expect("no fault");
+            }
+            store.write("a", &[64, 8], &shard, &[2, 8]).await;
+            let mut loader = load();
+            for at in 0..16 {
+                let loaded = loader.next().await.expect("one more");
+                let loaded = loaded.unwrap_or_else(|fault| panic!("{tags:?} {shard:?}: {fault}"));
+                assert_eq!(loaded.data, [numbers(at)], "{tags:?} {shard:?}");
+            }
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

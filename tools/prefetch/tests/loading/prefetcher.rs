@@ -358,3 +358,67 @@ async fn streams_share_requests_in_the_order_of_their_batches() {
     let rows: Vec<_> = log.iter().map(|key| key.as_bytes()[4] - b'0').collect();
     assert_eq!(rows, [1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 0, 0, 0]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_shard_that_is_written_later_is_found_when_its_time_is_over() {
+    for keep_faults in [Duration::ZERO, Duration::from_secs(3_600)] {
+        let store = store().await;
+        let place = Path::from("a/c/0/1");
+        let whole = store.inner.get(&place).await.expect("memory");
+        let whole = whole.bytes().await.expect("memory");
+        store.inner.delete(&place).await.expect("memory");
+        let options = Options {
+            keep_faults,
+            ..Options::default()
+        };
+        let prefetcher = prefetcher(&store, 64, options);
+        let stream = prefetcher.stream().expect("the first");
+        let mut absent = Vec::new();
+        for _ in 0..2 {
+            let batch = stream.submit(vec![sample("a", &[0, 4], &[1, 1])]);
+            absent.push(batch.planned().await.expect("no fault").absent.len());
+            store
+                .inner
+                .put(&place, whole.clone().into())
+                .await
+                .expect("memory");
+        }
+        assert_eq!(absent, [1, usize::from(!keep_faults.is_zero())]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn reads_that_nobody_needs_are_not_sent() {
+    let store = store().await;
+    let prefetcher = prefetcher(&store, 1, Options::default());
+    let stream = prefetcher.stream().expect("the first");
+    let known = stream.submit(vec![sample("a", &[0, 0], &[1, 1])]);
+    known.planned().await.expect("no fault");
+    store.log();
+    let other = prefetcher.stream().expect("the second");
+    let batch = stream.submit(vec![sample("a", &[4, 0], &[1, 16])]);
+    let needed = other.submit(vec![sample("a", &[4, 12], &[1, 1])]);
+    tokio::time::sleep(ROUND_TRIP / 2).await;
+    drop((known, batch, stream));
+    needed.planned().await.expect("no fault");
+    tokio::time::sleep(100 * ROUND_TRIP).await;
+    // One was on its way, and the last has two who need it.
+    assert_eq!(store.log(), ["a/c/1/0", "a/c/1/3"]);
+    let again = other.submit(vec![sample("a", &[4, 0], &[1, 16])]);
+    again.planned().await.expect("no fault");
+    assert_eq!(store.log(), ["a/c/1/1", "a/c/1/2"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_too_large_is_not_read() {
+    let store = store().await;
+    let large = vec![b' '; (16 << 20) + 1];
+    let place = Path::from("large/zarr.json");
+    store.inner.put(&place, large.into()).await.expect("memory");
+    let prefetcher = prefetcher(&store, 64, Options::default());
+    let stream = prefetcher.stream().expect("the first");
+    let batch = stream.submit(vec![sample("large", &[0], &[1])]);
+    let fault = batch.planned().await.expect_err("too large");
+    assert_eq!(fault.kind(), Kind::TooLarge);
+    assert_eq!(prefetcher.source().counts().bytes, 0);
+}
