@@ -20,7 +20,7 @@ use crate::batch::{Batch, Progress};
 use crate::budget::{Budget, FloorsTooLarge};
 use crate::cache::{Cache, Handle, Limits, Look, Refused, StreamId, TooManyStreams};
 use crate::line::{Line, Spot};
-use crate::plan::Plan;
+use crate::plan::{Plan, Planner};
 use crate::region::{Region, Tile};
 use crate::source::Source;
 use crate::sync::{lock, AtomicU64, Mutex, Ordering};
@@ -58,6 +58,8 @@ pub struct Options {
     pub longest_wait: Duration,
     /// Ranges of an object with a gap of so many bytes are read as one.
     pub gap: u64,
+    /// Up to so many bytes. A chunk that is larger is read as one.
+    pub longest_range: u64,
     /// The files of arrays.
     pub format: Format,
 }
@@ -73,6 +75,7 @@ impl Default for Options {
             keep_faults: Duration::from_secs(60),
             longest_wait: Duration::from_secs(60),
             gap: 64 << 10,
+            longest_range: 8 << 20,
             format: Format::Any,
         }
     }
@@ -302,7 +305,7 @@ impl Work {
 
     /// The reads of the batch. Its gate is 0.
     fn plan(&self) -> Result<Plan, Fault> {
-        let mut plan = Plan::default();
+        let mut planner = Planner::default();
         for (sample, walk) in self.walks.iter().enumerate() {
             let Some(walk) = walk.get() else {
                 return Err(Fault::new(
@@ -310,11 +313,13 @@ impl Work {
                     "a gate opened before its walk was over",
                 ));
             };
-            plan.elements
+            planner
+                .plan
+                .elements
                 .push(Some(walk.array.fill_value().len() as u64));
             for (tile, handle) in &walk.tiles {
                 let Some(handle) = handle else {
-                    plan.add_whole(&walk.array, sample, tile.clone());
+                    planner.add_whole(&walk.array, sample, tile.clone());
                     continue;
                 };
                 let index = match self.shared.shards.try_get(*handle) {
@@ -325,11 +330,13 @@ impl Work {
                         return Err(Fault::new(Kind::Misuse, text));
                     }
                 };
-                let gap = self.shared.options.gap;
-                plan.add_shard(&walk.array, sample, tile, index.as_deref(), gap);
+                planner.add_shard(&walk.array, sample, tile, index.as_ref());
             }
         }
-        Ok(plan)
+        let Options {
+            gap, longest_range, ..
+        } = self.shared.options;
+        Ok(planner.finish(gap, longest_range))
     }
 }
 
