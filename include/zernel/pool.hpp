@@ -137,6 +137,8 @@ public:
 		Metrics told;
 		auto &lc = told.latency_critical, &be = told.best_effort;
 		std::vector<std::chrono::nanoseconds> lc_times, be_times;
+		// Calls of zernel take their time: the workers do not wait for them.
+		auto usage = ask([this] { return runtime_->usage(); });
 		{
 			std::unique_lock lock(mutex_);
 			lc = queues_[0].metrics;
@@ -144,7 +146,6 @@ public:
 			lc_times = queues_[0].window.kept();
 			be_times = queues_[1].window.kept();
 			told.class_refused = kinds_.refused();
-			auto usage = ask([this] { return runtime_->usage(); });
 			told.gpu_utilization = utilization(usage);
 			told.times_preempted = usage.times_preempted;
 		}

@@ -163,8 +163,8 @@ public:
 		return std::chrono::nanoseconds(ns);
 	}
 
-	// Its data is ready, and its work is about to be launched or has been. Twice is as good as
-	// once.
+	// Its data is ready, and its work is about to be launched or has been; best right behind the
+	// first launch. Twice is as good as once.
 	void ready()
 	{
 		if (number_ != 0)
@@ -232,9 +232,9 @@ using Usage = ::zernel_usage;
 
 class Runtime;
 
-// A class that a part of a program wants for the TSG of a context, as long as this is there. Of several
-// in a process the most urgent level holds, and of two the older; when the last is over, the TSG has
-// the class again that it had before the first. It keeps its runtime.
+// A class that a part of a program wants for the TSG of a context, as long as this is there. Of
+// several in a process the most urgent level holds, and of two the older; when the last is over, the
+// TSG has the class again that it had before the first. It keeps its runtime.
 class Want {
 public:
 	// None.

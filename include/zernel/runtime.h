@@ -13,9 +13,9 @@
  * Calls return 0 or a negative errno. The name and a sentence for the last error of the calling
  * thread are those of zernel_error_name() and zernel_error(). An error changes nothing.
  *
- * Structures begin with their size, as the caller knows them. Of a longer one than the library knows
- * the rest is zero, and stays so; of a shorter one the missing input is zero, and the missing output is
- * not written. One that is shorter than its first version is refused.
+ * Structures begin with their size, as the caller knows them. Of a longer one than the library
+ * knows the rest is zero, and stays so; of a shorter one the missing input is zero, and the missing
+ * output is not written. One that is shorter than its first version is refused.
  *
  * -EINVAL     ZERNEL_BAD_ARGUMENT  a null pointer, a structure that is too short, an unknown flag
  *                                  or mode, a level above 7, or a time slice out of range
@@ -215,7 +215,10 @@ int zernel_begin(struct zernel_runtime *runtime, const struct zernel_spec *spec,
 /* The time that its preparation will take, in nanoseconds; 0: zernel cannot tell. */
 int zernel_predicted(struct zernel_runtime *runtime, uint64_t request, uint64_t *ns);
 
-/* Its data is ready, and its work is about to be launched or has been. Twice is as good as once. */
+/*
+ * Its data is ready, and its work is about to be launched or has been; best right behind the first
+ * launch. Twice is as good as once.
+ */
 int zernel_ready(struct zernel_runtime *runtime, uint64_t request);
 
 /* Its result is there. */
@@ -228,8 +231,8 @@ int zernel_done_in(struct zernel_runtime *runtime, uint64_t request, void *strea
 int zernel_cancel(struct zernel_runtime *runtime, uint64_t request);
 
 /*
- * Gives the TSG of the context a level, 0 (most urgent) to 7. It stays after zernel_detach(), as long
- * as the TSG.
+ * Gives the TSG of the context a level, 0 (most urgent) to 7. It stays after zernel_detach(), as
+ * long as the TSG.
  */
 int zernel_set_level(struct zernel_runtime *runtime, uint32_t level);
 
@@ -237,18 +240,19 @@ int zernel_set_level(struct zernel_runtime *runtime, uint32_t level);
 int zernel_set_timeslice(struct zernel_runtime *runtime, uint32_t us);
 
 /*
- * Takes level and time slice of the TSG away. One that has none is no error. Without privilege a level
- * that holds the TSG down cannot be taken away.
+ * Takes level and time slice of the TSG away. One that has none is no error. Without privilege a
+ * level that holds the TSG down cannot be taken away.
  */
 int zernel_clear_level(struct zernel_runtime *runtime);
 
 /*
- * Wants a level for the TSG, and a time slice in place of that of the level; @us: 0 for none, or 10 to
- * 10,000,000. @want: in: 0 for another want, or the one to change; out: its number. Parts of a program
- * that share a context want what each needs: the most urgent level holds, and of two wants the older.
- * When the last want of a TSG is over, also one of another runtime of the process, the TSG has the level
- * and the time slice again that it had before the first, unless somebody has given it another class
- * meanwhile, or it takes privilege that the program lacks.
+ * Wants a level for the TSG, and a time slice in place of that of the level; @us: 0 for none, or 10
+ * to 10,000,000. @want: in: 0 for another want, or the one to change; out: its number. Parts of a
+ * program that share a context want what each needs: the most urgent level holds, and of two wants
+ * the older. When the last want of a TSG is over, also one of another runtime of the process, the
+ * TSG has the level and the time slice again that it had before the first, unless somebody has given
+ * it another class meanwhile, or it takes privilege that the program lacks. Each copy of the runtime
+ * in a process knows its own wants alone.
  */
 int zernel_want_class(struct zernel_runtime *runtime, uint32_t level, uint32_t us, uint64_t *want);
 

@@ -38,9 +38,9 @@ public:
 
 	// Calls the function in a thread of the scheduler: function(stream, arguments...) or
 	// function(stream, request, arguments...). Arguments are copied or moved. When it returns,
-	// the request is ready unless it was before; the result is there when the stream has come
-	// to its end. An exception of the function, or an error of the stream, arrives in the
-	// future.
+	// the request is ready unless it was before, best right behind the first launch; the result
+	// is there when the stream has come to its end. An exception of the function, or an error of
+	// the stream, arrives in the future.
 	//
 	// Errors: EAGAIN ZERNEL_QUEUE_FULL, ESHUTDOWN ZERNEL_SHUT_DOWN, ECHILD ZERNEL_FORKED.
 	template <typename... Arguments>

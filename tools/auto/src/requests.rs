@@ -186,40 +186,50 @@ impl Requests {
         self.begun.load(Acquire) != 0
     }
 
-    /// The data of a request is ready. False: it has ended.
-    pub fn ready(&self, ticket: Ticket, stream: u64) -> bool {
+    /// The first work of a request is about to be launched in a stream: its data is ready but for
+    /// that. False: it has ended.
+    pub fn launching(&self, ticket: Ticket, stream: u64) -> bool {
+        self.look_at(ticket, |entry, underway| {
+            let preparation = underway.begun.elapsed();
+            underway.site.set_slow(preparation > LONGEST);
+            underway.outcome = Some(match underway.request.is_expired() {
+                true => Outcome::Expired,
+                false => Outcome::Launched {
+                    preparation,
+                    is_held: underway.request.is_held(),
+                },
+            });
+            entry.stream.store(stream, Release);
+        })
+    }
+
+    /// That work was launched. False: it has ended.
+    pub fn ready(&self, ticket: Ticket) -> bool {
+        let bit = 1 << ticket.place;
+        self.look_at(ticket, |_, underway| {
+            underway.request.ready();
+            self.begun.fetch_and(!bit, AcqRel);
+            self.offered.fetch_and(!bit, AcqRel);
+            self.launched.fetch_or(bit, AcqRel);
+        })
+    }
+
+    fn look_at(&self, ticket: Ticket, look: impl FnOnce(&Entry, &mut Underway)) -> bool {
         let Some(entry) = self.entry(ticket) else {
             return false;
         };
         let mut underway = entry.underway();
         // It may have ended, and another one begun, meanwhile.
-        let Some(underway) = underway.as_mut().filter(|_| self.is_live(ticket)) else {
-            return false;
-        };
-        let is_held = underway.request.is_held();
-        let preparation = underway.begun.elapsed();
-        underway.site.set_slow(preparation > LONGEST);
-        underway.outcome = Some(match underway.request.is_expired() {
-            true => Outcome::Expired,
-            false => Outcome::Launched {
-                preparation,
-                is_held,
-            },
-        });
-        underway.request.ready();
-        entry.stream.store(stream, Release);
-        let bit = 1 << ticket.place;
-        self.begun.fetch_and(!bit, AcqRel);
-        self.offered.fetch_and(!bit, AcqRel);
-        self.launched.fetch_or(bit, AcqRel);
-        true
+        let underway = underway.as_mut().filter(|_| self.is_live(ticket));
+        underway.map(|underway| look(entry, underway)).is_some()
     }
 
-    /// Further work of a request is launched in a stream.
-    pub fn launched_in(&self, ticket: Ticket, stream: u64) {
-        if let Some(entry) = self.entry(ticket) {
-            entry.stream.store(stream, Relaxed);
-        }
+    /// Further work of a request is launched in a stream. False: it has ended.
+    pub fn launched_in(&self, ticket: Ticket, stream: u64) -> bool {
+        let entry = self.entry(ticket);
+        entry
+            .map(|entry| entry.stream.store(stream, Relaxed))
+            .is_some()
     }
 
     /// An event is recorded in a stream, after work of a request if that was launched there.
@@ -386,19 +396,23 @@ mod tests {
         }
     }
 
+    fn launch(requests: &Requests, ticket: Ticket, stream: u64) -> bool {
+        requests.launching(ticket, stream) && requests.ready(ticket)
+    }
+
     #[test]
     fn a_ticket_is_of_one_request() {
         let requests = Requests::new();
         let first = requests.put(underway(), 1).unwrap();
         assert!(requests.is_live(first) && requests.has_begun());
-        assert!(requests.ready(first, 7));
+        assert!(launch(&requests, first, 7));
         assert!(!requests.has_begun() && requests.has_launched());
         requests.end(first, End::Done);
         assert!(!requests.is_live(first) && !requests.has_launched());
         let second = requests.put(underway(), 1).unwrap();
         assert_ne!(first, second);
         requests.end(first, End::Done);
-        assert!(!requests.ready(first, 7));
+        assert!(!launch(&requests, first, 7));
         assert!(requests.is_live(second));
         assert!(!requests.is_live(Ticket::NONE));
     }
@@ -419,7 +433,7 @@ mod tests {
         let requests = Requests::new();
         let put = |context, stream| {
             let ticket = requests.put(underway(), context).unwrap();
-            assert!(requests.ready(ticket, stream));
+            assert!(launch(&requests, ticket, stream));
             ticket
         };
         let [one, two, other] = [put(1, 10), put(1, 11), put(2, 10)];
@@ -453,7 +467,7 @@ mod tests {
         requests.offer(second);
         assert!(!requests.has_offered());
         assert_eq!(requests.adopt(2), None);
-        assert!(requests.ready(first, 0));
+        assert!(launch(&requests, first, 0));
     }
 
     #[test]
@@ -462,7 +476,7 @@ mod tests {
         let begun = requests.put(underway(), 1).unwrap();
         let other = requests.put(underway(), 2).unwrap();
         let launched = requests.put(underway(), 1).unwrap();
-        assert!(requests.ready(launched, 0));
+        assert!(launch(&requests, launched, 0));
         requests.end_begun(1, End::Cancelled);
         assert!(!requests.is_live(begun));
         assert!(requests.is_live(launched) && requests.is_live(other));

@@ -7,6 +7,9 @@ pub const VARIABLE: &str = "ZERNEL_AUTO";
 /// The variable of CUDA that has the connections of a context to the GPU.
 pub const CONNECTIONS: &str = "CUDA_DEVICE_MAX_CONNECTIONS";
 
+/// The variable of CUDA that has launches end with their work, unless it is 0.
+pub const BLOCKING: &str = "CUDA_LAUNCH_BLOCKING";
+
 /// The start of a request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Begin {
@@ -24,6 +27,8 @@ pub struct Settings {
     pub begin: Begin,
     /// Requests of a context that can be under way at once.
     pub lanes: u32,
+    /// Launches end with their work ([`BLOCKING`]).
+    pub is_blocking: bool,
 }
 
 impl Default for Settings {
@@ -31,6 +36,7 @@ impl Default for Settings {
         Self {
             begin: Begin::Copy,
             lanes: 4,
+            is_blocking: false,
         }
     }
 }
@@ -82,10 +88,12 @@ mod tests {
     #[test]
     fn settings_are_read() {
         let lanes = |lanes| Settings {
+            is_blocking: false,
             begin: Begin::Copy,
             lanes,
         };
         let socket = Settings {
+            is_blocking: false,
             begin: Begin::Socket,
             lanes: 4,
         };

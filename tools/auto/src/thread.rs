@@ -115,29 +115,40 @@ impl Thread {
     }
 
     /// Takes over a request that began with data from a socket in another thread, and whose work
-    /// this one launches. False: there is none.
+    /// this one launches.
     #[cold]
-    pub fn adopt(&self) -> bool {
-        let adopted = sys::aside(|| REQUESTS.adopt(sys::number(sys::current()?)));
-        let Some(ticket) = adopted.flatten() else {
-            return false;
-        };
-        self.ticket.set(ticket);
-        self.is_owner.set(true);
+    pub fn adopt(&self, stream: u64) -> Option<Ticket> {
+        let adopted = sys::aside(|| match sys::is_capturing(stream) {
+            true => None,
+            false => REQUESTS.adopt(sys::number(sys::current()?)),
+        });
+        self.ticket.set(adopted.flatten()?);
         self.step(|course| {
             course.began(true);
-            course.launch()
+            Step::Nothing
         });
         let _ = LEAVING.try_with(|_| ());
-        true
+        self.launching(stream)
     }
 
-    /// The data of its request is ready, for work in a stream.
+    /// The first work of its request is about to be launched in a stream. In a capture nothing is
+    /// launched now.
     #[cold]
-    pub fn ready(&self, stream: u64) {
+    pub fn launching(&self, stream: u64) -> Option<Ticket> {
         let ticket = self.ticket.get();
+        let launching = sys::aside(|| {
+            let is_work = !sys::is_capturing(stream);
+            if is_work {
+                REQUESTS.launching(ticket, stream);
+            }
+            is_work
+        });
+        if launching != Some(true) {
+            return None;
+        }
+        self.step(Course::launch);
         self.is_owner.set(true);
-        sys::aside(|| REQUESTS.ready(ticket, stream));
+        Some(ticket)
     }
 }
 
@@ -150,16 +161,17 @@ pub struct Origin {
 
 fn begin(origin: Origin) -> Option<Ticket> {
     let start = Instant::now();
-    let site = SITES.find(key::of_call(origin.caller, origin.bytes));
-    if !site.begins() {
-        return None;
-    }
     let settings = settings();
+    // First of all: a child of fork() that has none takes no lock.
     let context = match settings.begin {
         Begin::Copy => sys::current()?,
         // A thread that reads has none, perhaps.
         Begin::Socket => sys::current().or_else(contexts::only)?,
     };
+    let site = SITES.find(key::of_call(origin.caller, origin.bytes));
+    if !site.begins() {
+        return None;
+    }
     let key = site.key(|| {
         let (file, offset) = sys::place(origin.caller);
         key::of_place(file, offset, origin.bytes)

@@ -8,17 +8,28 @@ use std::time::Duration;
 /// A thread that is cancelled in the driver may not give its turn back.
 const LONGEST: Duration = Duration::from_secs(2);
 
-/// True if a thread has the turn.
-static IS_TAKEN: Mutex<bool> = Mutex::new(false);
-static IS_FREE: Condvar = Condvar::new();
-
-fn is_taken() -> MutexGuard<'static, bool> {
-    IS_TAKEN.lock().unwrap_or_else(PoisonError::into_inner)
+/// The turns that were taken.
+#[derive(Debug)]
+struct Turns {
+    /// Their number.
+    count: u64,
+    /// The last one is not over.
+    is_taken: bool,
 }
 
-/// The turn of a thread, until it is dropped.
+static TURNS: Mutex<Turns> = Mutex::new(Turns {
+    count: 0,
+    is_taken: false,
+});
+static IS_FREE: Condvar = Condvar::new();
+
+fn turns() -> MutexGuard<'static, Turns> {
+    TURNS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The turn of a thread, by its number, until it is dropped.
 #[derive(Debug)]
-pub struct Turn(());
+pub struct Turn(u64);
 
 impl Turn {
     /// Waits for the turns of others, for two seconds at most.
@@ -27,17 +38,22 @@ impl Turn {
     }
 
     fn take_within(longest: Duration) -> Self {
-        let waited = IS_FREE.wait_timeout_while(is_taken(), longest, |is_taken| *is_taken);
-        let (mut is_taken, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        *is_taken = true;
-        Self(())
+        let waited = IS_FREE.wait_timeout_while(turns(), longest, |turns| turns.is_taken);
+        let (mut turns, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        turns.count += 1;
+        turns.is_taken = true;
+        Self(turns.count)
     }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        *is_taken() = false;
-        IS_FREE.notify_one();
+        let mut turns = turns();
+        // Another thread may have taken the turn of one that was slow.
+        if turns.count == self.0 {
+            turns.is_taken = false;
+            IS_FREE.notify_one();
+        }
     }
 }
 
@@ -65,5 +81,12 @@ mod tests {
         std::mem::forget(Turn::take());
         drop(Turn::take_within(Duration::from_millis(1)));
         drop(Turn::take_within(Duration::from_secs(600)));
+        // A slow one ends no turn but its own.
+        let slow = Turn::take_within(Duration::from_secs(600));
+        let next = Turn::take_within(Duration::from_millis(1));
+        drop(slow);
+        assert!(turns().is_taken);
+        drop(next);
+        assert!(!turns().is_taken);
     }
 }

@@ -10,7 +10,7 @@ use cuda::Context;
 
 use crate::course::{Course, Step};
 use crate::kernels::Kernels;
-use crate::requests::{End, Requests};
+use crate::requests::{End, Requests, Ticket};
 use crate::settings::{Begin, Settings};
 use crate::sys;
 use crate::thread::{Origin, THREAD};
@@ -133,7 +133,7 @@ fn is_waited_for() -> bool {
 #[derive(Debug)]
 #[must_use = "the data is ready behind the launch"]
 pub struct Launch {
-    ready_in: Option<u64>,
+    due: Option<Ticket>,
 }
 
 impl Drop for Launch {
@@ -141,29 +141,44 @@ impl Drop for Launch {
     /// fails: there will be no work then.
     #[inline]
     fn drop(&mut self) {
-        if let Some(stream) = self.ready_in {
-            let _ = THREAD.try_with(|own| own.ready(stream));
+        if let Some(ticket) = self.due {
+            ready(ticket);
         }
     }
+}
+
+#[cold]
+fn ready(ticket: Ticket) {
+    sys::aside(|| REQUESTS.ready(ticket));
 }
 
 /// The program launches work. `kernel`: its handle, or 0.
 #[inline]
 pub fn launching(stream: u64, kernel: u64) -> Launch {
-    let is_ready = THREAD.with(|own| match own.step(Course::launch) {
-        Step::Ready => true,
-        _ if own.course.get().is_launched() => {
-            REQUESTS.launched_in(own.ticket.get(), stream);
-            false
+    let mut due = THREAD.with(|own| {
+        let course = own.course.get();
+        if course.is_begun() {
+            return own.launching(stream);
         }
-        _ => REQUESTS.has_offered() && own.adopt(),
+        if course.is_launched() && REQUESTS.launched_in(own.ticket.get(), stream) {
+            return None;
+        }
+        match REQUESTS.has_offered() {
+            true => own.adopt(stream),
+            false => None,
+        }
     });
-    if KERNELS.is_first(kernel_of(kernel)) && REQUESTS.has_begun() {
-        stop_holding(None, End::Dropped);
+    let is_first = KERNELS.is_first(kernel_of(kernel));
+    if REQUESTS.has_begun() && (is_first || settings().is_blocking) {
+        // The call would wait for its own holder.
+        if let Some(ticket) = due.take() {
+            ready(ticket);
+        }
+        if is_first {
+            stop_holding(None, End::Dropped);
+        }
     }
-    Launch {
-        ready_in: is_ready.then_some(stream),
-    }
+    Launch { due }
 }
 
 /// A number for a kernel of the current context. The handle of a kernel of a library is that of all

@@ -19,6 +19,8 @@ pub(crate) struct Handle {
     /// Its requests have never done anything, and never will.
     never: bool,
     requests: [Mutex<Option<Request>>; LANES],
+    /// The process that it was made in.
+    maker: u32,
     /// The classes that are wanted of it, by their numbers.
     wants: Mutex<BTreeMap<u64, Want>>,
 }
@@ -36,6 +38,7 @@ impl Handle {
         Ok(Self {
             never: runtime.tsg().is_none(),
             runtime,
+            maker: std::process::id(),
             requests: [const { Mutex::new(None) }; LANES],
             wants: Mutex::default(),
         })
@@ -99,9 +102,9 @@ impl Handle {
 
     /// A child of `fork()` takes no lock that a thread of its parent may have had.
     fn check_process(&self) -> Result<(), Fault> {
-        match self.runtime.inert() {
-            Some(forked @ zernel_runtime::Error::Forked) => Err(forked.into()),
-            _ => Ok(()),
+        match std::process::id() == self.maker {
+            true => Ok(()),
+            false => Err(zernel_runtime::Error::Forked.into()),
         }
     }
 

@@ -5,7 +5,8 @@ import re
 import textwrap
 from pathlib import Path
 
-BLOCK = re.compile(r"^\.\. code-block:: (\w+)\n(?:    :\w+:.*\n)*\n((?:    .*\n|\n)+)", re.MULTILINE)
+BLOCK = re.compile(r"^\.\. code-block:: (\w+)\n(?:    :\w+:.*\n)*\n((?:    .*\n|\n)+)",
+                   re.MULTILINE)
 CAPTION = re.compile(r"^    :caption: (.*)$", re.MULTILINE)
 
 

@@ -19,15 +19,27 @@ NONE = OwnClass(None, None)
 class Tsg:
     """A TSG as zernel has it, and a runtime of it."""
 
-    def __init__(self, tsg: int = 7, own: OwnClass = NONE, refused: int = -1) -> None:
-        self.tsg, self.own, self.refused = tsg, own, refused
+    def __init__(self, number: int | None = 7, own: OwnClass = NONE, refused: int = -1) -> None:
+        self.number, self.own, self.refused = number, own, refused
         self.calls = 0
         self.closed = threading.Event()
 
+    @property
+    def tsg(self) -> int | None:
+        """Its number."""
+        self._check()
+        return self.number
+
+    def _check(self) -> None:
+        if self.closed.is_set():
+            raise zernel.ClosedError(errno.ESHUTDOWN, "it is closed", "ZERNEL_SHUT_DOWN")
+
     def _own_class(self) -> tuple[int | None, int | None]:
+        self._check()
         return tuple(self.own)
 
     def _set_own_class(self, level: int | None, timeslice_us: int | None) -> None:
+        self._check()
         if level == self.refused:
             raise zernel.Error(errno.EPERM, "it takes privilege", "ZERNEL_CALL_FAILED")
         self.calls += 1
@@ -42,6 +54,23 @@ class Tsg:
     def close(self) -> None:
         """As that of a runtime."""
         self.closed.set()
+
+
+class SameTsg(Tsg):
+    """Another runtime of a TSG."""
+
+    def __init__(self, other: Tsg) -> None:
+        self.other = other
+        super().__init__(other.number, other.own)
+
+    @property
+    def own(self) -> OwnClass:
+        """Its class."""
+        return self.other.own
+
+    @own.setter
+    def own(self, own: OwnClass) -> None:
+        self.other.own = own
 
 
 class Wants(unittest.TestCase):
@@ -118,16 +147,35 @@ class Wants(unittest.TestCase):
             self.classes.leave(owner, self.tsg)
         self.assertEqual((self.tsg.own, self.classes._tsgs), (NONE, {}))
 
+    def test_a_runtime_that_is_closed_before_its_scheduler(self) -> None:
+        self.tsg.own = OwnClass(6, None)
+        closed = SameTsg(self.tsg)
+        self.classes.want("first", closed, Want(0, None), strict=False)
+        self.want("second", 5)
+        closed.close()
+        self.classes.leave("first", closed)
+        self.assertEqual(self.tsg.own, (5, None))
+        self.classes.leave("second", self.tsg)
+        self.assertEqual((self.tsg.own, self.classes._tsgs), ((6, None), {}))
+        # Without another one nobody is there to restore it, and its want is over all the same.
+        closed.closed.clear()
+        self.classes.want("first", closed, Want(0, None), strict=False)
+        closed.close()
+        with self.assertRaises(zernel.ClosedError):
+            self.classes.leave("first", closed)
+        self.assertEqual((self.tsg.own, self.classes._tsgs), ((0, None), {}))
+        self.classes.leave("first", closed)
+
     def test_tsgs_are_apart(self) -> None:
         other = Tsg(8)
         self.want("first", 0)
-        self.classes.want("first", other, Want(7, None), strict=False)
+        self.classes.want("other", other, Want(7, None), strict=False)
         self.assertEqual((self.tsg.own.level, other.own.level), (0, 7))
         self.classes.leave("first", self.tsg)
         self.assertEqual((self.tsg.own.level, other.own.level), (None, 7))
 
     def test_without_a_tsg_nothing_is_wanted(self) -> None:
-        self.tsg.tsg = None
+        self.tsg.number = None
         self.want("first", 0)
         self.classes.leave("first", self.tsg)
         self.assertEqual((self.tsg.calls, self.classes._tsgs), (0, {}))
@@ -145,7 +193,7 @@ class Cores(unittest.TestCase):
 
     def test_the_first_keeps_its_class(self) -> None:
         tsg = Tsg(own=OwnClass(6, None))
-        first, second = self.core(tsg), self.core(tsg)
+        first, second = self.core(tsg), self.core(SameTsg(tsg))
         first.want(0, True)
         second.want(7, False)
         self.assertEqual(tsg.own.level, 0)

@@ -26,6 +26,21 @@ def work(number):
 """
 
 
+def starts_threads(at: str) -> bool:
+    """True if this Python starts threads at its end, in a function that `at` has it call."""
+    text = f"import atexit, threading\ndef late(): threading.Thread(target=int).start()\n{at}"
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, timeout=PATIENCE,
+                          check=True)
+    return not done.stderr
+
+
+#: Some versions do not start any once the main thread is over, and some none in functions at exit.
+AFTER_MAIN = starts_threads(
+    "threading.Thread(target=lambda: (threading.main_thread().join(), late())).start()")
+AT_EXIT = starts_threads("atexit.register(late)")
+REFUSED = "this Python starts no threads at its end"
+
+
 class Exits(unittest.TestCase):
     """No program hangs, crashes or complains."""
 
@@ -127,6 +142,19 @@ class Exits(unittest.TestCase):
         """)
         self.assertIn(said, (["closed"], []))
 
+    def test_calls_after_the_main_thread(self) -> None:
+        # A thread is there; another one is wanted, and may be refused.
+        said = self.run_program("""
+            s = scheduler()
+            s.submit(int).result()
+            def serve():
+                threading.main_thread().join()
+                for n in range(5): s.submit(work, (n,))
+            threading.Thread(target=serve).start()
+        """)
+        self.assertEqual(sorted(said), self.calls(5))
+
+    @unittest.skipUnless(AFTER_MAIN, REFUSED)
     def test_a_thread_that_ends_after_the_main_one(self) -> None:
         said = self.run_program("""
             s = scheduler()
@@ -137,6 +165,7 @@ class Exits(unittest.TestCase):
         """)
         self.assertEqual(sorted(said), self.calls(5))
 
+    @unittest.skipUnless(AT_EXIT, REFUSED)
     def test_functions_at_exit(self) -> None:
         # The last one that was registered is called first; zernel's when it was imported.
         said = self.run_program("""
@@ -147,6 +176,8 @@ class Exits(unittest.TestCase):
             s.submit(work, (0,))
         """)
         self.assertEqual(sorted(said), ["call 0", "late 0"])
+
+    def test_a_call_behind_the_end_of_zernel(self) -> None:
         said = self.run_program("""
             import importlib
             for name in [name for name in sys.modules if name.startswith("zernel")]:
@@ -187,6 +218,7 @@ class Exits(unittest.TestCase):
         """)
         self.assertEqual(said, ["call 0"])
 
+    @unittest.skipUnless(AFTER_MAIN, REFUSED)
     def test_a_call_that_makes_a_scheduler(self) -> None:
         said = self.run_program("""
             s = scheduler()
@@ -212,6 +244,15 @@ class Exits(unittest.TestCase):
             second._core.runtime = mock.Mock(**{"close.side_effect": lambda: say("closed")})
         """, error="LookupError: of the end")
         self.assertEqual(sorted(said), ["call 0", "call 0", "closed"])
+
+    def test_one_that_cannot_end_is_not_tried_for_ever(self) -> None:
+        said = self.run_program("""
+            first, second = scheduler(), scheduler()
+            second.submit(work, (0,))
+            from unittest import mock
+            first._core.close = mock.Mock(side_effect=LookupError("of the end"))
+        """, error="LookupError: of the end")
+        self.assertEqual(said, ["call 0"])
 
     def test_a_child_of_fork_ends_alone(self) -> None:
         said = self.run_program("""

@@ -18,9 +18,12 @@ import zernel
 from zernel._metrics import Metrics
 
 PAGE = Path(__file__).resolve().parents[3] / "Documentation/runtime-python.rst"
+README = PAGE.parents[1] / "README.md"
 RUNTIME = PAGE.with_name("runtime.rst")
 #: A case of bad input in C.
 C_CASE = re.compile(r'\{ "([^"]+)", \w+, E\w+, "ZERNEL_(\w+)" \}')
+#: The same in C++, where `bad` is `ZERNEL_BAD_ARGUMENT`.
+CPP_CASE = re.compile(r'(?:row|expect)\("([^"]+)",\s+E\w+,\s+(?:"ZERNEL_(\w+)"|bad),')
 #: The output of each example without zernel.
 SAID = {
     "serve.py": r"4\n499500\n4\n[0-9.]+ None None\n",
@@ -55,6 +58,15 @@ class Page(unittest.TestCase):
                 self.assertRegex(said.getvalue(), f"^{SAID[name]}$")
             os.chdir(before)
 
+    def test_example_of_the_readme(self) -> None:
+        blocks = re.findall(r"^```python\n(.*?)^```$", README.read_text(encoding="utf-8"),
+                            re.MULTILINE | re.DOTALL)
+        self.assertEqual(len(blocks), 1)
+        names = {"question": "a b", "decode": str.split, "first_layer": len, "other_layers": float}
+        exec(compile(blocks[0], "README.md", "exec"), names)
+        self.assertEqual(names["answer"], 2)
+        self.assertTrue(names["request"].is_ready and names["request"].is_over)
+
     def test_names(self) -> None:
         text = PAGE.read_text(encoding="utf-8") + RUNTIME.read_text(encoding="utf-8")
         names = {*zernel.__all__, *Metrics.__dataclass_fields__, *zernel.Priority.__members__}
@@ -79,6 +91,15 @@ class Page(unittest.TestCase):
         self.assertGreater(len(found), 25)
         # The page has those of C, each with its name.
         self.assertEqual({name: told.get(name, [None])[0] for name in found}, found)
+        cpp = {}
+        for source in folder.glob("*.cc"):
+            for name, error in CPP_CASE.findall(source.read_text(encoding="utf-8")):
+                cpp[name] = error or "BAD_ARGUMENT"
+        of_both = {name: error for name, (error, _) in told.items() if name in cpp}
+        self.assertEqual({name: cpp[name] for name in of_both}, of_both)
+        # Each that the page tells is tried in C or C++.
+        of_page = {name for name, (error, _) in told.items() if error}
+        self.assertEqual(of_page - {*found, *cpp}, set())
 
 
 if __name__ == "__main__":

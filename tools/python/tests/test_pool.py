@@ -119,6 +119,21 @@ class Beginning(unittest.TestCase):
         pool.stop(False)
         pool.join()
 
+    def test_a_thread_that_is_refused(self) -> None:
+        pool, go = self.pool(2, lambda: None), threading.Event()
+        refused = mock.patch.object(threading.Thread, "start", side_effect=RuntimeError("refused"))
+        with refused, self.assertRaisesRegex(RuntimeError, "refused"):
+            pool.submit(0, int)
+        self.assertEqual((pool.waiting, pool.is_own_thread()), (0, False))
+        first = pool.submit(0, lambda: go.wait(PATIENCE))
+        with refused:
+            # The one that is there makes it.
+            second = pool.submit(0, int)
+        go.set()
+        self.assertEqual((first.result(PATIENCE), second.result(PATIENCE)), (True, 0))
+        pool.stop(False)
+        pool.join()
+
     def test_another_thread_makes_them(self) -> None:
         go, number = threading.Event(), iter(range(9))
 

@@ -162,9 +162,12 @@ class Recipes(unittest.TestCase):
             notes.append(("infer", list(batch)))
             return Array(2 * number for number in batch)
 
+        def cat(parts: list[Array]) -> Array:
+            notes.append("cat")
+            return Array(sum(parts, []))
+
         torch = module("torch", device=lambda kind, number: (kind, number), from_numpy=Array,
-                       cat=lambda parts: Array(sum(parts, [])),
-                       inference_mode=contextlib.nullcontext)
+                       cat=cat, inference_mode=contextlib.nullcontext)
         torch.cuda = module("torch.cuda", is_available=lambda: True, synchronize=notes.append,
                             set_device=notes.append, current_device=lambda: 1,
                             current_stream=lambda: types.SimpleNamespace(cuda_stream=0))
@@ -183,7 +186,7 @@ class Recipes(unittest.TestCase):
         # The device is synchronised before its runtime is made.
         self.assertEqual(notes, [
             ("cuda", 1), ("/models/encoder/3/model.pt", ("cuda", 1)), 1,
-            ("begin", "encoder/2"), "ready", ("infer", [1, 2, 3]), "done", "close"])
+            ("begin", "encoder/2"), "cat", "ready", ("infer", [1, 2, 3]), "done", "close"])
 
     def test_vllm(self) -> None:
         notes = self.notes
@@ -209,7 +212,8 @@ class Recipes(unittest.TestCase):
             output = types.SimpleNamespace(total_num_scheduled_tokens=tokens)
             self.assertEqual(Worker().execute_model(output, more=1), "tokens")
         self.assertEqual(notes, [("begin", "step/8"), "ready", (8, 1), "done", (0, 1)])
-        self.assertIn(' = "zernel_vllm:register"', dict(page.examples(PAGE)["toml"])["pyproject.toml"])
+        project = dict(page.examples(PAGE)["toml"])["pyproject.toml"]
+        self.assertIn(' = "zernel_vllm:register"', project)
 
 
 if __name__ == "__main__":

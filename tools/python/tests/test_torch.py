@@ -3,12 +3,15 @@
 
 import errno
 import sys
+import threading
 import unittest
 from unittest import mock
 
 import standin
 import zernel
 import zernel.torch
+
+PATIENCE = 60
 
 
 def runtime_of(**inert: object) -> mock.Mock:
@@ -77,6 +80,24 @@ class Runtimes(unittest.TestCase):
         with mock.patch.object(self.torch.cuda, "synchronize", fault):
             self.assertIs(zernel.torch.runtime(), first)
         fault.assert_called_once()
+
+    def test_nobody_waits_for_a_device_that_works(self) -> None:
+        first, second = runtime_of(return_value=None), runtime_of(return_value=None)
+        self.made(first, second)
+        found: list[object] = []
+        other = threading.Thread(target=lambda: found.append(zernel.torch.runtime()))
+
+        def synchronize(device: int) -> None:
+            if not other.ident:
+                other.start()
+                other.join(PATIENCE)
+                self.assertEqual(found, [first])
+
+        with mock.patch.object(self.torch.cuda, "synchronize", synchronize):
+            # All have that of the first to be done.
+            self.assertIs(zernel.torch.runtime(), first)
+        other.join()
+        self.assertIs(zernel.torch.runtime(), first)
 
     def test_one_that_cannot_be_made(self) -> None:
         closed = zernel.attach(mode="off")

@@ -59,8 +59,9 @@ class Types(unittest.TestCase):
         self.assertIn("Runtime.request is inconsistent", done.stdout)
 
     def test_the_package_keeps_to_its_annotations(self) -> None:
-        done = self.run_module("mypy", "--strict", "--allow-any-generics", "--ignore-missing-imports",
-                               "--cache-dir", f"{self.folder}/cache", "-p", "zernel")
+        done = self.run_module("mypy", "--strict", "--allow-any-generics",
+                               "--ignore-missing-imports", "--cache-dir", f"{self.folder}/cache",
+                               "-p", "zernel")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
 

@@ -2,6 +2,7 @@
 //! The use of the GPU that a context is on.
 
 use libzernel::Target;
+use rustix::io::Errno;
 
 use crate::{sys, Error, Result, Runtime};
 
@@ -31,8 +32,11 @@ impl Runtime {
         }
         let zernel = active.zernel();
         let mut own = zernel.tsgs_of(&Target::Tsg(active.tsg()));
-        let Some(tsg) = own.next().transpose()? else {
-            return Ok(None);
+        let tsg = match own.next() {
+            Some(Ok(tsg)) => tsg,
+            None => return Ok(None),
+            Some(Err(error)) if error.errno() == Some(Errno::NOENT) => return Ok(None),
+            Some(Err(error)) => return Err(error.into()),
         };
         let mut gpus = zernel.gpus();
         let gpu = gpus.find(|gpu| gpu.as_ref().map_or(true, |gpu| gpu.id == tsg.gpu));

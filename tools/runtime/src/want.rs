@@ -97,7 +97,11 @@ fn set(zernel: &Zernel, tsg: tsg::Id, number: u64, wanted: Wanted) -> libzernel:
         None => new()?,
     };
     let old = wants.all.insert(number, wanted);
-    let result = wants.settle(zernel, tsg);
+    // It holds also where somebody else has given the TSG another class meanwhile.
+    let result = own(zernel, tsg).and_then(|given| {
+        wants.given = given;
+        wants.settle(zernel, tsg)
+    });
     if result.is_err() {
         match old {
             Some(old) => wants.all.insert(number, old),

@@ -6,7 +6,7 @@ use std::ffi::c_int;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicU8, Ordering::Acquire, Ordering::Release};
 
-use crate::settings::{Settings, CONNECTIONS, VARIABLE};
+use crate::settings::{Settings, BLOCKING, CONNECTIONS, VARIABLE};
 use crate::{tell, watch};
 
 /// The driver was not looked for yet.
@@ -49,7 +49,8 @@ pub fn set_up() {
         }
         let text = |name| read(name).to_string_lossy().into_owned();
         let state = match Settings::read(&text(VARIABLE), &text(CONNECTIONS)) {
-            Ok(settings) => {
+            Ok(mut settings) => {
+                settings.is_blocking = !matches!(text(BLOCKING).trim(), "" | "0");
                 watch::set_up(settings);
                 ON
             }

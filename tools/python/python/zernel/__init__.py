@@ -7,8 +7,9 @@ there::
     runtime = zernel.attach()                 # of the CUDA context that is current
     with runtime.request(key="resnet50/8") as request:
         batch = decode(question)
+        hidden = first_layer(batch)           # the first launch
         request.ready()
-        answer = model(batch)
+        answer = other_layers(hidden)
 
 Requests are advice. Where zernel, its permission, a GPU or a usable driver is missing, all of it
 does nothing, and one line on the standard error says why. Documentation/runtime-python.rst has the

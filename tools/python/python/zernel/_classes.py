@@ -40,6 +40,8 @@ class _Tsg:
         self.set: OwnClass | None = None
         #: By scheduler, the first first.
         self.wants: dict[object, Want] = {}
+        #: The runtimes of those.
+        self.holders: dict[object, Holder] = {}
         #: The one that zernel has refused.
         self.refused: Want | None = None
 
@@ -78,6 +80,8 @@ class Classes:
         """Begins anew: in a child of `fork()` the TSGs are the parent's."""
         self._lock = threading.RLock()
         self._tsgs: dict[int, _Tsg] = {}
+        #: The TSG of each scheduler, whose runtime may be closed before it.
+        self._of: dict[object, int] = {}
 
     def want(self, owner: object, holder: Holder, want: Want, *, strict: bool) -> None:
         """A scheduler wants a class.
@@ -94,7 +98,7 @@ class Classes:
                 entry = self._tsgs[tsg] = _Tsg(OwnClass(*holder._own_class()))
             old = entry.wants.get(owner)
             if old is None or want.level < old.level:
-                entry.wants[owner] = want
+                entry.wants[owner], entry.holders[owner], self._of[owner] = want, holder, tsg
                 try:
                     entry.apply(holder)
                 except _errors.Error:
@@ -104,23 +108,28 @@ class Classes:
 
     def _take_back(self, tsg: int, owner: object, old: Want | None, holder: Holder) -> None:
         entry = self._tsgs[tsg]
-        del entry.wants[owner]
         if old is not None:
             entry.wants[owner] = old
+        else:
+            del entry.wants[owner], entry.holders[owner], self._of[owner]
         if entry.wants:
             entry.apply(holder)
         else:
             del self._tsgs[tsg]
 
     def leave(self, owner: object, holder: Holder) -> None:
-        """A scheduler ends: the class is that of the others, or the one from before."""
+        """A scheduler ends: the class is that of the others, or the one from before.
+
+        It is over with an error, too, such as that of a runtime that has been closed.
+        """
         with self._lock:
-            tsg = holder.tsg
-            entry = None if tsg is None else self._tsgs.get(tsg)
-            if tsg is None or entry is None or entry.wants.pop(owner, None) is None:
+            tsg = self._of.pop(owner, None)
+            if tsg is None:
                 return
+            entry = self._tsgs[tsg]
+            del entry.wants[owner], entry.holders[owner]
             if entry.wants:
-                entry.apply(holder)
+                entry.apply(next(iter(entry.holders.values())))
             else:
                 del self._tsgs[tsg]
                 entry.restore(holder)

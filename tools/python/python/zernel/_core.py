@@ -145,10 +145,10 @@ def _end_later(owner: object, runtime: Runtime, process: int) -> None:
     def end() -> None:
         try:
             CLASSES.leave(owner, runtime)
-            runtime.close()
         except _errors.Error:
             # Its TSG is gone.
             pass
+        runtime.close()
 
     try:
         _thread.start_new_thread(end, ())
@@ -160,9 +160,11 @@ def _end_later(owner: object, runtime: Runtime, process: int) -> None:
 @atexit.register
 def _close_all() -> None:
     fault = None
+    tried: set[Core] = set()
     # A call that is waited for may make one more.
-    while left := [core for core in list(_all) if not core.closed and not core.is_child()]:
+    while left := [core for core in set(_all) - tried if not core.closed and not core.is_child()]:
         for core in left:
+            tried.add(core)
             try:
                 core.close(cancel=False)
             except Exception as error:

@@ -61,8 +61,8 @@ class _Waiting(Future[T]):
 class Pool:
     """Up to `workers` threads, and up to `bound` calls that wait for one.
 
-    `prepare` is called by a thread at its begin, and ends it by an exception. `cancelled` is told of
-    a call that was cancelled, `dropped` of one that got such an exception.
+    `prepare` is called by a thread at its begin, and ends it by an exception. `cancelled` is told
+    of a call that was cancelled, `dropped` of one that got such an exception.
     """
 
     def __init__(self, name: str, workers: int, bound: int, prepare: Callable[[], None],
@@ -94,13 +94,21 @@ class Pool:
             if self._waiting >= self._bound:
                 raise _errors.full(self._bound)
             if self._idle <= self._waiting and len(self._threads) < self._workers:
-                self._start()
+                self._start_one()
             heapq.heappush(self._calls, (level, next(self._numbers), future))
             self._waiting += 1
             self._changed.notify()
         # Not a function of this call: a future that has itself is there until a collection.
         future.add_done_callback(self._drop)
         return future
+
+    def _start_one(self) -> None:
+        try:
+            self._start()
+        except RuntimeError:
+            # As Python 3.12 refuses at the end of the program. Those that are there make the call.
+            if not self._threads:
+                raise
 
     def _start(self) -> None:
         name = f"zernel-{self._name}-{len(self._threads)}"

@@ -85,8 +85,9 @@ class Scheduler:
         """Makes a function a latency-critical task: each call of it is a request.
 
         ``priority``: a level, usually that of the configuration. ``slo_ms``: the longest time from
-        ``submit()`` or the call to the result that is no violation. ``key``: stands for the causes of the preparation time,
-        usually the name of the function. ``expected_us``: that time, while there is no history.
+        ``submit()`` or the call to the result that is no violation. ``key``: stands for the causes
+        of the preparation time, usually the name of the function. ``expected_us``: that time, while
+        there is no history.
         ``stream``: the stream of its work, or a function that tells it: a call is done when the
         work that it put there is over.
         """

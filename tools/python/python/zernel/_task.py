@@ -47,7 +47,9 @@ def current_request() -> Request | None:
 def ready() -> None:
     """Says that the data of the latency-critical call that this is part of is ready.
 
-    A second time changes nothing. Outside of such a call it does nothing.
+    Best right behind the first launch: before it the GPU goes to others, as there is no work yet,
+    and at the return of the function zernel learns too long a preparation. A second time changes
+    nothing. Outside of such a call it does nothing.
     """
     request = _current.get()
     if request is not None:
@@ -85,9 +87,9 @@ class Task(Generic[P, R]):
     __name__: str
     __qualname__: str
 
-    def __init__(self, core: "Core", function: Callable[P, R], *, latency_critical: bool, level: int,
-                 slo_ms: float = 0.0, key: int | str | None = None, expected_us: float = 0.0,
-                 stream: Any = None) -> None:
+    def __init__(self, core: "Core", function: Callable[P, R], *, latency_critical: bool,
+                 level: int, slo_ms: float = 0.0, key: int | str | None = None,
+                 expected_us: float = 0.0, stream: Any = None) -> None:
         if not callable(function):
             raise TypeError(f"{function!r} is no function")
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):

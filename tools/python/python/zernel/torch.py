@@ -13,14 +13,14 @@ from typing import Any
 from . import _errors
 from ._zernel import PrefetchSignal, Request, Runtime
 
-_lock = threading.Lock()
+_lock = threading.RLock()
 _runtimes: dict[int, Runtime] = {}
 
 
 def _forget_lock() -> None:
     """A child of `fork()` may have got the lock in use."""
     global _lock
-    _lock = threading.Lock()
+    _lock = threading.RLock()
 
 
 os.register_at_fork(after_in_child=_forget_lock)
@@ -38,11 +38,16 @@ def runtime(device: int | None = None) -> Runtime:
         number = 0
     else:
         number = torch.cuda.current_device() if device is None else device
-    with _lock:
-        found = _runtimes.get(number)
-        if found is None or _is_over(found):
-            found = _runtimes[number] = _made(number, found)
+    found = _runtimes.get(number)
+    if found is not None and not _is_over(found):
         return found
+    # Without the lock, as it waits for the device.
+    made = _made(number, found)
+    with _lock:
+        if _runtimes.get(number) is found:
+            _runtimes[number] = made
+        # Otherwise another thread was first.
+        return _runtimes[number]
 
 
 def _made(number: int, before: Runtime | None) -> Runtime:

@@ -79,6 +79,17 @@ void bad_input()
 	};
 	auto attach = [](auto change) { Runtime made(options_with(change)); };
 	auto make = [&](auto change) { Scheduler made(with(change), second); };
+	auto captured = [](CUstream stream, auto call) {
+		CHECK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL) == 0);
+		CUgraph graph = nullptr;
+		try {
+			call();
+		} catch (...) {
+			CHECK(cuStreamEndCapture(stream, &graph) == 0);
+			CHECK(graph == nullptr || cuGraphDestroy(graph) == 0);
+			throw;
+		}
+	};
 	int rows = 0;
 	Row row = [&](const char *what, int code, const char *name, auto call) {
 		expect(what, code, name, call);
@@ -89,15 +100,16 @@ void bad_input()
 		rows++;
 	};
 	const char *const bad = "ZERNEL_BAD_ARGUMENT";
-	row("a mode", EINVAL, bad, [&] { attach([](Options &o) { o.mode = Mode(9); }); });
-	row("lanes", EINVAL, "ZERNEL_BAD_LANES", [&] { attach([](Options &o) { o.lanes = 65; }); });
-	row("a bound", EINVAL, "ZERNEL_BAD_BOUND",
+	row("an unknown mode", EINVAL, bad, [&] { attach([](Options &o) { o.mode = Mode(9); }); });
+	row("too many lanes", EINVAL, "ZERNEL_BAD_LANES",
+	    [&] { attach([](Options &o) { o.lanes = 65; }); });
+	row("a short bound", EINVAL, "ZERNEL_BAD_BOUND",
 	    [&] { attach([](Options &o) { o.bound = 1ns; }); });
-	row("a linger", EINVAL, "ZERNEL_BAD_BOUND",
+	row("a long linger", EINVAL, "ZERNEL_BAD_BOUND",
 	    [&] { attach([](Options &o) { o.linger = 1h; }); });
-	row("negative", EINVAL, bad, [&] { attach([](Options &o) { o.bound = -1ns; }); });
+	row("a negative bound", EINVAL, bad, [&] { attach([](Options &o) { o.bound = -1ns; }); });
 	row("several TSGs", ENOTUNIQ, "ZERNEL_AMBIGUOUS_TSG", [&] { attach([](Options &) {}); });
-	row("a TSG", EXDEV, "ZERNEL_WRONG_TSG", [&] { attach([](Options &o) { o.tsg = ~0ull; }); });
+	row("another TSG", EXDEV, "ZERNEL_WRONG_TSG", [&] { attach([](Options &o) { o.tsg = ~0ull; }); });
 	row("no context", EBADF, "ZERNEL_NO_CONTEXT", [&] {
 		std::exception_ptr error;
 		std::thread([&] {
@@ -110,7 +122,7 @@ void bad_input()
 		if (error)
 			std::rethrow_exception(error);
 	});
-	row("the environment", EINVAL, "ZERNEL_BAD_MODE", [&] {
+	row("a mode in the environment", EINVAL, "ZERNEL_BAD_MODE", [&] {
 		CHECK(setenv("ZERNEL", "on", 1) == 0);
 		try {
 			attach([](Options &o) { o.mode = Mode::Environment; });
@@ -124,42 +136,38 @@ void bad_input()
 	row("a misaligned stream", EIO, "ZERNEL_CUDA_FAILED", [&] {
 		inside(reinterpret_cast<Stream>(reinterpret_cast<std::uintptr_t>(own) + 1));
 	});
-	row("a captured stream", EINPROGRESS, "ZERNEL_CAPTURING", [&] {
-		CHECK(cuStreamBeginCapture(own, CU_STREAM_CAPTURE_MODE_GLOBAL) == 0);
-		CUgraph graph = nullptr;
-		try {
-			inside(own);
-		} catch (...) {
-			CHECK(cuStreamEndCapture(own, &graph) == 0);
-			CHECK(graph == nullptr || cuGraphDestroy(graph) == 0);
-			throw;
-		}
-	});
+	row("a captured stream", EINPROGRESS, "ZERNEL_CAPTURING",
+	    [&] { captured(own, [&] { inside(own); }); });
 	row("done in a foreign stream", EREMOTE, "ZERNEL_FOREIGN_STREAM",
 	    [&] { alive.done_in(foreign); });
-	row("done in a destroyed one", EIO, "ZERNEL_CUDA_FAILED",
+	row("done in a destroyed stream", EIO, "ZERNEL_CUDA_FAILED",
 	    [&] { alive.done_in(destroyed); });
+	row("done in a captured stream", EINPROGRESS, "ZERNEL_CAPTURING",
+	    [&] { captured(own, [&] { alive.done_in(own); }); });
 	row("a negative time", EINVAL, bad, [&] {
 		Spec spec = later();
 		spec.slo = -1ns;
 		runtime.begin(spec);
 	});
-	row("a level", EINVAL, bad, [&] { runtime.set_class(zernel::Class(8)); });
-	row("a slice", EINVAL, bad, [&] { runtime.set_class(zernel::Class(0, 9us)); });
+	row("a level above 7", EINVAL, bad, [&] { runtime.set_class(zernel::Class(8)); });
+	row("a short time slice", EINVAL, bad, [&] { runtime.set_class(zernel::Class(0, 9us)); });
+	row("a long time slice", EINVAL, bad, [&] { runtime.set_class(zernel::Class(0, 11s)); });
 	row("workers", EINVAL, bad, [&] { make([](Config &c) { c.workers = 0; }); });
 	row("a queue", EINVAL, bad, [&] { make([](Config &c) { c.queue = 0; }); });
 	row("a window", EINVAL, bad, [&] { make([](Config &c) { c.window = 0; }); });
-	row("no lanes", EINVAL, bad, [&] { make([](Config &c) { c.lanes = 0; }); });
+	row("a configuration of no lanes", EINVAL, bad, [&] { make([](Config &c) { c.lanes = 0; }); });
 	row("an order", EINVAL, bad,
 	    [&] { make([](Config &c) { c.latency_critical_level = 8; }); });
-	row("a device", ENXIO, "ZERNEL_NO_DEVICE", [&] { make([](Config &c) { c.gpu = 99; }); });
+	row("no such device", ENXIO, "ZERNEL_NO_DEVICE", [&] { make([](Config &c) { c.gpu = 99; }); });
 	row("a task's level", EINVAL, bad, [&] { task.set_priority(8); });
 	row("a task's time", EINVAL, bad, [&] { task.set_slo(-1s); });
 	row("a full queue", EAGAIN, "ZERNEL_QUEUE_FULL", [&] { task.submit(false); });
 	row("no file", ENOENT, "ZERNEL_CONFIG_UNREADABLE",
 	    [] { Config::from_file("/nonexistent/zernel.yaml"); });
+	row("an empty name of a file", ENOENT, "ZERNEL_CONFIG_UNREADABLE",
+	    [] { Config::from_file(""); });
 	row("no YAML", EBADMSG, "ZERNEL_CONFIG_NOT_YAML", [] { config_of("a: ["); });
-	row("a field", ENOKEY, "ZERNEL_CONFIG_UNKNOWN_FIELD",
+	row("an unknown field of a file", ENOKEY, "ZERNEL_CONFIG_UNKNOWN_FIELD",
 	    [] { config_of("policy: {nam: x}"); });
 	row("a type", EPROTOTYPE, "ZERNEL_CONFIG_WRONG_TYPE", [] { config_of("policy: x"); });
 	row("a range", ERANGE, "ZERNEL_CONFIG_OUT_OF_RANGE",
@@ -187,7 +195,7 @@ void bad_input()
 	alive.done();
 	// A task that outlives its scheduler refuses calls.
 	scheduler = Scheduler(Config(), second);
-	expect("a task that is left", ESHUTDOWN, "ZERNEL_SHUT_DOWN", [&] { task.submit(false); });
+	expect("a closed scheduler", ESHUTDOWN, "ZERNEL_SHUT_DOWN", [&] { task.submit(false); });
 	CHECK(cuCtxDestroy(other) == 0);
 }
 

@@ -55,7 +55,7 @@ void shutdown_in_a_task()
 	Program program;
 	Scheduler scheduler(Config(), required());
 	auto task = scheduler.create_task(TaskType::LatencyCritical, [&](Stream, Pending pending) {
-		expect("in a task", EDEADLK, "ZERNEL_WOULD_DEADLOCK",
+		expect("a close within its own call", EDEADLK, "ZERNEL_WOULD_DEADLOCK",
 		       [&] { scheduler.shutdown(pending); });
 		return 5;
 	});

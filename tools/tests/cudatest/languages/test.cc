@@ -154,12 +154,15 @@ void fork_with_a_scheduler()
 {
 	Program program;
 	Scheduler scheduler(Config(), required());
+	Runtime runtime(required());
 	auto task = scheduler.create_task(TaskType::LatencyCritical, [](Stream) { return 7; });
 	CHECK(task.submit().get() == 7);
 	pid_t child = fork();
 	CHECK(child >= 0);
 	if (child == 0) {
-		expect("a child's call", ECHILD, "ZERNEL_FORKED", [&] { task.submit(); });
+		expect("a class in a child of fork()", ECHILD, "ZERNEL_FORKED",
+		       [&] { runtime.set_class(zernel::Class(7)); });
+		expect("a call in a child of fork()", ECHILD, "ZERNEL_FORKED", [&] { task.submit(); });
 		expect("a child's task", ECHILD, "ZERNEL_FORKED", [&] {
 			scheduler.create_task(TaskType::BestEffort, [](Stream) {});
 		});

@@ -23,7 +23,9 @@ pub fn each_way() -> Outcome {
     for way in WAYS {
         for kind in ["0", "1", "2", "3"] {
             let counts = added(|| serves(way, &["serve", "8", kind]).map(|_| ()))?;
-            check_eq!(kept(&counts), (8, 8), "{way:?} {kind}: {counts:?}");
+            // The first launch of a graph's kernel is in a capture: it is no work, and may wait.
+            let expected = if kind == "3" { (7, 7) } else { (8, 8) };
+            check_eq!(kept(&counts), expected, "{way:?} {kind}: {counts:?}");
         }
     }
     Ok(())
