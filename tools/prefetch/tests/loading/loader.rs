@@ -149,7 +149,7 @@ async fn objects_that_change_are_read_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_array_in_another_shape_is_read_anew_whatever_names_versions() {
+async fn an_array_in_another_shape_is_read_anew_with_and_without_versions() {
     for tags in [Tags::Strong, Tags::Weak, Tags::None] {
         // Longer and shorter shards than before.
         for shard in [[16, 8], [4, 8]] {
