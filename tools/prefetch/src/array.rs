@@ -17,6 +17,7 @@ use zarrs::array::{
 };
 use zarrs::metadata::ConfigurationSerialize;
 
+use crate::decode::{self, guarded, MOST_BYTES};
 use crate::region::{number, Numbers};
 use crate::source::Read;
 use crate::{Fault, Kind};
@@ -61,10 +62,11 @@ impl ArrayMeta {
     ///
     /// # Errors
     ///
-    /// [`Kind::Corrupt`]; [`Kind::Unsupported`]: a grid, codec or data type that cannot be read.
+    /// [`Kind::Corrupt`]; [`Kind::Unsupported`]: a grid, codec or data type that cannot be read;
+    /// [`Kind::TooLarge`]: a chunk of more than [`MOST_BYTES`].
     pub fn parse_v3(path: &str, json: &[u8]) -> Result<Self, Fault> {
         let metadata = serde_json::from_slice(json).map_err(|error| corrupt(path, error))?;
-        Self::new(path, ArrayMetadata::V3(metadata))
+        guarded(path, || Self::new(path, ArrayMetadata::V3(metadata)))
     }
 
     /// An array by the contents of its `.zarray`. Attributes are not needed.
@@ -74,7 +76,7 @@ impl ArrayMeta {
     /// As of [`Self::parse_v3`].
     pub fn parse_v2(path: &str, json: &[u8]) -> Result<Self, Fault> {
         let metadata = serde_json::from_slice(json).map_err(|error| corrupt(path, error))?;
-        Self::new(path, ArrayMetadata::V2(metadata))
+        guarded(path, || Self::new(path, ArrayMetadata::V2(metadata)))
     }
 
     fn new(path: &str, metadata: ArrayMetadata) -> Result<Self, Fault> {
@@ -93,6 +95,11 @@ impl ArrayMeta {
                 return Err(lacking(path, "it has storage transformers"));
             }
         }
+        let element = array.data_type().fixed_size().filter(|bytes| *bytes > 0);
+        let fill = array.fill_value().size();
+        let Some(element) = element.filter(|bytes| *bytes == fill) else {
+            return Err(lacking(path, "its elements are not all of one size"));
+        };
         let first = vec![0; array.dimensionality()];
         let tile = array.chunk_shape(&first);
         let tile = tile.map_err(|error| corrupt(path, error))?;
@@ -101,6 +108,23 @@ impl ArrayMeta {
             true => Some(Sharding::new(path, &array, &tile)?),
             false => None,
         };
+        let is_bounded = match &sharding {
+            Some(sharding) => decode::is_bounded(&sharding.codecs),
+            None => decode::is_bounded(&array.codecs()),
+        };
+        if !is_bounded {
+            return Err(lacking(
+                path,
+                "it has packed chunks in shards within other codecs",
+            ));
+        }
+        let chunk = sharding.as_ref().map_or(&tile[..], Sharding::chunk);
+        let mut sides = chunk.iter().copied();
+        let bytes = sides.try_fold(element as u64, u64::checked_mul);
+        if bytes.is_none_or(|bytes| bytes > MOST_BYTES) {
+            let text = format!("{path}: a chunk has more than {MOST_BYTES} bytes");
+            return Err(Fault::new(Kind::TooLarge, text));
+        }
         Ok(Self {
             path: path.to_owned(),
             array,
@@ -176,11 +200,7 @@ impl ArrayMeta {
         let fill = self.array.fill_value().clone();
         let form = ChunkRepresentation::new(sides, self.data_type().clone(), fill)
             .map_err(|error| corrupt(key, error))?;
-        codecs
-            .decode(Cow::Borrowed(bytes), &form, &CodecOptions::default())
-            .and_then(|decoded| decoded.into_fixed())
-            .map(Cow::into_owned)
-            .map_err(|error| corrupt(key, error))
+        guarded(key, || decode::chunk(codecs, &form, key, bytes))
     }
 }
 
@@ -280,12 +300,13 @@ impl Sharding {
                 format!("an index of {there} bytes, not {expected}"),
             ));
         }
-        let bytes = Cow::Borrowed(&read.bytes[..]);
-        let decoded = self
-            .index
-            .decode(bytes, &self.index_shape, &CodecOptions::default())
-            .and_then(|decoded| decoded.into_fixed())
-            .map_err(|error| corrupt(key, error))?;
+        let decoded = guarded(key, || {
+            let bytes = Cow::Borrowed(&read.bytes[..]);
+            self.index
+                .decode(bytes, &self.index_shape, &CodecOptions::default())
+                .and_then(|decoded| decoded.into_fixed())
+                .map_err(|error| corrupt(key, error))
+        })?;
         let mut ranges = Vec::with_capacity(decoded.len() / 16);
         let number = |bytes: &[u8]| bytes.try_into().map_or(ABSENT, u64::from_ne_bytes);
         for (at, pair) in decoded.chunks_exact(16).enumerate() {
@@ -299,6 +320,7 @@ impl Sharding {
         }
         Ok(ShardIndex {
             version: read.version,
+            size: read.size,
             chunks: self.chunks.clone(),
             ranges: ranges.into(),
         })
@@ -309,6 +331,7 @@ impl Sharding {
 #[derive(Debug)]
 pub struct ShardIndex {
     version: Option<String>,
+    size: u64,
     chunks: Numbers,
     ranges: Box<[(u64, u64)]>,
 }
@@ -317,6 +340,11 @@ impl ShardIndex {
     /// The version of the shard that the index is of.
     pub fn version(&self) -> Option<&str> {
         self.version.as_deref()
+    }
+
+    /// Bytes of the shard that the index is of.
+    pub fn size(&self) -> u64 {
+        self.size
     }
 
     /// First byte and bytes of a chunk; `None`: it is not there, and is all fill value.
@@ -333,152 +361,4 @@ impl ShardIndex {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::{json, Value};
-
-    use super::*;
-
-    fn metadata() -> Value {
-        json!({
-            "zarr_format": 3,
-            "node_type": "array",
-            "shape": [20, 10],
-            "data_type": "uint16",
-            "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [8, 4]}},
-            "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
-            "fill_value": 7,
-            "codecs": [{"name": "sharding_indexed", "configuration": {
-                "chunk_shape": [4, 2],
-                "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
-                "index_codecs": [
-                    {"name": "bytes", "configuration": {"endian": "little"}},
-                    {"name": "crc32c"},
-                ],
-                "index_location": "end",
-            }}],
-        })
-    }
-
-    fn parse(json: &Value) -> Result<ArrayMeta, Fault> {
-        ArrayMeta::parse_v3("a/b", json.to_string().as_bytes())
-    }
-
-    /// An index with these numbers, and its checksum.
-    fn index(numbers: &[u64], size: u64) -> Read {
-        let mut bytes: Vec<u8> = numbers
-            .iter()
-            .flat_map(|number| number.to_le_bytes())
-            .collect();
-        let sum = crc32c(&bytes);
-        bytes.extend(sum.to_le_bytes());
-        Read {
-            bytes: bytes.into(),
-            version: Some("v".to_owned()),
-            size,
-        }
-    }
-
-    /// The checksum of Castagnoli, bit by bit.
-    fn crc32c(bytes: &[u8]) -> u32 {
-        !bytes.iter().fold(u32::MAX, |sum, byte| {
-            (0..8).fold(sum ^ u32::from(*byte), |sum, _| {
-                (sum >> 1) ^ if sum & 1 == 1 { 0x82f6_3b78 } else { 0 }
-            })
-        })
-    }
-
-    #[test]
-    fn shards_and_chunks_are_found() {
-        let array = parse(&metadata()).expect("it is an array");
-        assert_eq!((array.shape(), array.tile()), (&[20, 10][..], &[8, 4][..]));
-        assert_eq!(array.fill_value(), 7_u16.to_ne_bytes());
-        assert_eq!(array.key(&[2, 1]), "a/b/c/2/1");
-        let sharding = array.sharding().expect("it has shards");
-        assert_eq!(
-            (sharding.chunk(), sharding.chunks()),
-            (&[4, 2][..], &[2, 2][..])
-        );
-        assert_eq!(sharding.index_bytes(), 4 * 16 + 4);
-        assert_eq!(sharding.index_range(), GetRange::Suffix(68));
-        let read = index(&[0, 16, ABSENT, ABSENT, 16, 16, 32, 16], 116);
-        let index = sharding.decode_index("k", read).expect("it is whole");
-        assert_eq!(index.range(&[0, 0]), Some((0, 16)));
-        assert_eq!(index.range(&[0, 1]), None);
-        assert_eq!(index.range(&[1, 1]), Some((32, 16)));
-        assert_eq!((index.version(), index.bytes()), (Some("v"), 64));
-        let elements: Vec<u8> = (0..8_u16).flat_map(u16::to_le_bytes).collect();
-        assert_eq!(array.decode_inner("k", &elements), Ok(elements.clone()));
-    }
-
-    #[test]
-    fn an_index_that_lies_is_a_fault() {
-        let array = parse(&metadata()).expect("it is an array");
-        let sharding = array.sharding().expect("it has shards");
-        let good = [0, 16, ABSENT, ABSENT, 16, 16, 32, 16];
-        let mut broken = index(&good, 116);
-        broken.bytes = [&[1], &broken.bytes[1..]].concat().into();
-        let mut short = index(&good, 116);
-        short.bytes = short.bytes.slice(1..);
-        let mut beyond = good;
-        beyond[7] = 85;
-        let mut around = good;
-        around[6] = ABSENT - 1;
-        let wholes = [broken, short, index(&beyond, 116), index(&around, 116)];
-        for (at, read) in wholes.into_iter().enumerate() {
-            let fault = sharding.decode_index("k", read).expect_err("it lies");
-            assert_eq!(fault.kind(), Kind::Corrupt, "{at}: {fault}");
-            assert!(fault.text().starts_with("k: "), "{fault}");
-        }
-    }
-
-    #[test]
-    fn arrays_that_are_none_are_told() {
-        let change = |pointer: &str, value: Value| {
-            let mut json = metadata();
-            *json.pointer_mut(pointer).expect("a place of the metadata") = value;
-            parse(&json).expect_err(pointer).kind()
-        };
-        assert_eq!(
-            parse(&json!("no array")).expect_err("a text").kind(),
-            Kind::Corrupt
-        );
-        assert_eq!(change("/data_type", json!("uint17")), Kind::Unsupported);
-        assert_eq!(change("/node_type", json!("group")), Kind::Corrupt);
-        let inner = "/codecs/0/configuration/chunk_shape";
-        assert_eq!(change(inner, json!([3, 2])), Kind::Corrupt);
-        assert_eq!(change(inner, json!([4])), Kind::Corrupt);
-        let tile = "/chunk_grid/configuration/chunk_shape";
-        assert_eq!(change(tile, json!([1 << 30, 1 << 30])), Kind::Unsupported);
-        let codecs = "/codecs/0/configuration/index_codecs";
-        let gzip = json!([{"name": "bytes", "configuration": {"endian": "little"}},
-            {"name": "gzip", "configuration": {"level": 1}}]);
-        assert_eq!(change(codecs, gzip), Kind::Corrupt);
-    }
-
-    #[test]
-    fn shards_within_other_codecs_are_whole_objects() {
-        let mut json = metadata();
-        let codecs = json["codecs"].as_array_mut().expect("a list");
-        codecs.push(json!({"name": "gzip", "configuration": {"level": 1}}));
-        assert!(parse(&json).expect("it is an array").sharding().is_none());
-    }
-
-    #[test]
-    fn version_2_is_read() {
-        let json = json!({
-            "zarr_format": 2, "shape": [5], "chunks": [2], "dtype": ">i4", "order": "C",
-            "fill_value": -1, "filters": null, "compressor": null, "dimension_separator": ".",
-        });
-        let array = ArrayMeta::parse_v2("", json.to_string().as_bytes()).expect("an array");
-        assert_eq!((array.shape(), array.tile()), (&[5][..], &[2][..]));
-        assert_eq!(array.key(&[2]), "2");
-        assert_eq!(array.fill_value(), (-1_i32).to_ne_bytes());
-        let elements = [1_i32, -2].map(i32::to_be_bytes).concat();
-        let decoded = array.decode("2", &elements).expect("whole");
-        assert_eq!(decoded, [1_i32, -2].map(i32::to_ne_bytes).concat());
-        assert_eq!(
-            array.decode("2", &elements[1..]).expect_err("short").kind(),
-            Kind::Corrupt
-        );
-    }
-}
+mod tests;

@@ -76,7 +76,7 @@ pub enum Admission<K: Key, V: Value> {
 pub struct Limits {
     /// The most entries.
     pub entries: u32,
-    /// Faults other than transient ones stand for so long. Then the key is asked for anew.
+    /// Faults other than transient ones, and values for now, stand for so long. Then the key is asked for anew.
     pub keep_faults: Duration,
 }
 
@@ -355,7 +355,16 @@ impl<K: Key, V: Value> Cache<K, V> {
         self.len() == 0
     }
 
-    fn settle(&self, handle: Handle, look: Look<V>, bytes: u64) {
+    fn is_needed(&self, handle: Handle) -> bool {
+        let mut index = lock(&self.index);
+        let is_needed = index.is_needed(handle.slot, handle.generation);
+        if !is_needed {
+            index.unlist(handle.slot);
+        }
+        is_needed
+    }
+
+    fn settle(&self, handle: Handle, look: Look<V>, bytes: u64, is_for_now: bool) {
         let mut index = lock(&self.index);
         let Some(node) = index.entry(handle.slot, handle.generation) else {
             return;
@@ -364,8 +373,12 @@ impl<K: Key, V: Value> Cache<K, V> {
             return;
         }
         let taken = std::mem::replace(&mut node.bytes, bytes);
-        if let Look::Failed(fault) = &look {
-            let keep = match fault.kind().is_transient() {
+        let is_transient = match &look {
+            Look::Failed(fault) => Some(fault.kind().is_transient()),
+            _ => is_for_now.then_some(false),
+        };
+        if let Some(is_transient) = is_transient {
+            let keep = match is_transient {
                 true => Duration::ZERO,
                 false => self.limits.keep_faults,
             };

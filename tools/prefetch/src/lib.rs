@@ -12,8 +12,12 @@ pub mod array;
 pub mod batch;
 pub mod budget;
 pub mod cache;
+#[cfg(not(loom))]
+pub mod decode;
 mod fault;
 pub mod gate;
+#[cfg(not(loom))]
+mod line;
 #[cfg(not(loom))]
 pub mod loader;
 #[cfg(not(loom))]

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 
+use crate::order::Position;
 use crate::plan::Plan;
 use crate::prefetcher::{Ahead, Prefetcher, Sample, Stream};
 use crate::read::{read, Waves};
@@ -47,6 +48,8 @@ impl Default for Settings {
 pub struct Loaded {
     /// The samples, as they were asked for.
     pub samples: Vec<Sample>,
+    /// The place in its order behind it: what resumes there. `None`: its loader has no order.
+    pub behind: Option<Position>,
     /// The elements of each, in C order, in the byte order of this machine.
     pub data: Vec<Vec<u8>>,
 }
@@ -62,15 +65,29 @@ struct Driver {
     bytes: Arc<Semaphore>,
 }
 
-type Load = JoinHandle<Result<Loaded, Fault>>;
+/// A load on its way. Dropped, it ends.
+#[derive(Debug)]
+struct Load(JoinHandle<Result<Loaded, Fault>>);
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
 /// The depth and the bytes that a batch takes.
 type Permits = (OwnedSemaphorePermit, OwnedSemaphorePermit);
+/// A batch, and its place in an order.
+type Placed = (Option<Position>, Vec<Sample>);
 
-/// Batches of data, in their order.
+/// Batches of data, in their order. Dropped, its work ends.
 #[derive(Debug)]
 pub struct Loader {
     loads: mpsc::UnboundedReceiver<(Load, Permits)>,
-    driver: JoinHandle<()>,
+    /// The batch that is waited for: one who stops waiting for it gets it the next time.
+    current: Option<(Load, Permits)>,
+    /// `None`: its end was seen.
+    driver: Option<JoinHandle<()>>,
 }
 
 impl Loader {
@@ -84,6 +101,29 @@ impl Loader {
         settings: Settings,
         batches: impl Iterator<Item = Vec<Sample>> + Send + 'static,
     ) -> Result<Self, Fault> {
+        Self::start(prefetcher, settings, batches.map(|samples| (None, samples)))
+    }
+
+    /// As [`Self::new`], for batches that come with the position behind them
+    /// ([`crate::order::Batches::placed`]). [`Loaded::behind`] tells it.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Self::new`].
+    pub fn placed(
+        prefetcher: &Prefetcher,
+        settings: Settings,
+        batches: impl Iterator<Item = (Position, Vec<Sample>)> + Send + 'static,
+    ) -> Result<Self, Fault> {
+        let batches = batches.map(|(behind, samples)| (Some(behind), samples));
+        Self::start(prefetcher, settings, batches)
+    }
+
+    fn start(
+        prefetcher: &Prefetcher,
+        settings: Settings,
+        batches: impl Iterator<Item = Placed> + Send + 'static,
+    ) -> Result<Self, Fault> {
         let stream = prefetcher.stream();
         let stream = stream.map_err(|error| Fault::new(Kind::Saturated, error.to_string()))?;
         let (send, loads) = mpsc::unbounded_channel();
@@ -95,22 +135,37 @@ impl Loader {
             bytes: Arc::new(Semaphore::new(units(settings.bytes) as usize)),
         };
         let driver = prefetcher.runtime().spawn(driver.run(batches, send));
-        Ok(Self { loads, driver })
+        Ok(Self {
+            loads,
+            current: None,
+            driver: Some(driver),
+        })
     }
 
-    /// The next batch; `None`: there are no more. A fault is that of its batch alone.
+    /// The next batch; `None`: there are no more. A fault is that of its batch alone, but for
+    /// [`Kind::Misuse`] when the iterator of batches has panicked: that is the last one. Dropped before
+    /// its end, this has taken nothing.
     pub async fn next(&mut self) -> Option<Result<Loaded, Fault>> {
-        let (load, _permits) = self.loads.recv().await?;
+        if self.current.is_none() {
+            self.current = self.loads.recv().await;
+        }
+        let Some((load, _permits)) = &mut self.current else {
+            let ended = self.driver.as_mut()?.await;
+            self.driver = None;
+            let broken = |error| Fault::new(Kind::Misuse, format!("its batches ended: {error}"));
+            return ended.map_err(broken).err().map(Err);
+        };
         let ended = |error| Fault::new(Kind::Misuse, format!("a load broke off: {error}"));
-        Some(load.await.map_err(ended).flatten_())
+        let loaded = (&mut load.0).await.map_err(ended).flatten_();
+        self.current = None;
+        Some(loaded)
     }
 }
 
 impl Drop for Loader {
     fn drop(&mut self) {
-        self.driver.abort();
-        while let Ok((load, _permits)) = self.loads.try_recv() {
-            load.abort();
+        if let Some(driver) = &self.driver {
+            driver.abort();
         }
     }
 }
@@ -131,43 +186,71 @@ fn units(bytes: u64) -> u32 {
     bytes.div_ceil(UNIT).clamp(1, most) as u32
 }
 
-/// Bytes of the samples of a batch.
-fn sizes(plan: &Plan, samples: &[Sample]) -> Result<Vec<u64>, Fault> {
+/// Bytes of each sample of a batch, and of all.
+fn sizes(plan: &Plan, samples: &[Sample]) -> Result<(Vec<u64>, u64), Fault> {
+    let mut all = 0_u64;
     let bytes = |(at, sample): (usize, &Sample)| {
         let element = plan.element_bytes(at).unwrap_or(0);
-        let bytes = sample
-            .region
-            .elements()
-            .and_then(|all| all.checked_mul(element));
-        let too_large = || Fault::new(Kind::TooLarge, format!("a box of {} bytes", sample.array));
-        bytes
-            .filter(|bytes| *bytes <= isize::MAX as u64)
-            .ok_or_else(too_large)
+        let elements = sample.region.elements();
+        let bytes = elements.and_then(|count| count.checked_mul(element));
+        let sum = bytes.and_then(|bytes| all.checked_add(bytes));
+        let sum = sum.filter(|sum| *sum <= isize::MAX as u64);
+        let (Some(bytes), Some(sum)) = (bytes, sum) else {
+            return Err(too_large(sample));
+        };
+        all = sum;
+        Ok(bytes)
     };
-    samples.iter().enumerate().map(bytes).collect()
+    let sizes = samples
+        .iter()
+        .enumerate()
+        .map(bytes)
+        .collect::<Result<_, _>>()?;
+    Ok((sizes, all))
+}
+
+fn too_large(sample: &Sample) -> Fault {
+    let Sample { array, region } = sample;
+    let text = format!(
+        "{array}: there is no memory for a box of {:?}",
+        region.shape
+    );
+    Fault::new(Kind::TooLarge, text)
+}
+
+/// Room for a sample.
+fn room(bytes: u64, sample: &Sample) -> Result<Vec<u8>, Fault> {
+    let bytes = usize::try_from(bytes).map_err(|_| too_large(sample))?;
+    let mut room = Vec::new();
+    room.try_reserve_exact(bytes)
+        .map_err(|_| too_large(sample))?;
+    room.resize(bytes, 0);
+    Ok(room)
 }
 
 impl Driver {
     async fn run(
         self,
-        mut batches: impl Iterator<Item = Vec<Sample>> + Send + 'static,
+        mut batches: impl Iterator<Item = Placed> + Send + 'static,
         send: mpsc::UnboundedSender<(Load, Permits)>,
     ) {
         let mut ahead = std::collections::VecDeque::new();
         loop {
             while ahead.len() < self.settings.lookahead.max(1) {
                 match batches.next() {
-                    Some(samples) => ahead.push_back(self.stream.submit(samples)),
+                    Some((behind, samples)) => {
+                        ahead.push_back((behind, self.stream.submit(samples)));
+                    }
                     None => break,
                 }
             }
-            let Some(batch) = ahead.pop_front() else {
+            let Some((behind, batch)) = ahead.pop_front() else {
                 return;
             };
             let Some(permits) = self.permits(&batch).await else {
                 return;
             };
-            let load = self.load(batch);
+            let load = self.load(batch, behind);
             if send.send((load, permits)).is_err() {
                 return;
             }
@@ -178,7 +261,7 @@ impl Driver {
     async fn permits(&self, batch: &Ahead) -> Option<Permits> {
         let depth = Arc::clone(&self.depth).acquire_owned().await.ok()?;
         let bytes = match batch.planned().await {
-            Ok(plan) => sizes(&plan, batch.samples()).map_or(0, |sizes| sizes.iter().sum()),
+            Ok(plan) => sizes(&plan, batch.samples()).map_or(0, |(_, all)| all),
             Err(_) => 0,
         };
         let units = units(bytes.min(self.settings.bytes));
@@ -189,14 +272,23 @@ impl Driver {
         Some((depth, bytes))
     }
 
-    fn load(&self, mut batch: Ahead) -> Load {
+    fn load(&self, mut batch: Ahead, behind: Option<Position>) -> Load {
+        // It closes when all its batches have gone.
         let (stream, settings) = (Arc::clone(&self.stream), self.settings);
         let prefetcher = self.prefetcher.clone();
-        self.prefetcher.runtime().spawn(async move {
+        Load(self.prefetcher.runtime().spawn(async move {
+            let _stream = stream;
             let mut changes = 0;
             loop {
                 let fault = match once(&prefetcher, &batch, settings.waves).await {
-                    Ok(loaded) => return Ok(loaded),
+                    Ok(data) => {
+                        let samples = batch.samples().to_vec();
+                        return Ok(Loaded {
+                            samples,
+                            behind,
+                            data,
+                        });
+                    }
                     Err(fault) => fault,
                 };
                 changes += 1;
@@ -204,36 +296,62 @@ impl Driver {
                     return Err(fault);
                 }
                 // Its objects are no more as they are known.
-                batch.forget();
-                let samples = batch.samples().to_vec();
-                batch = stream.submit(samples);
+                batch.again();
             }
-        })
+        }))
     }
 }
 
-async fn once(prefetcher: &Prefetcher, batch: &Ahead, waves: Waves) -> Result<Loaded, Fault> {
+async fn once(prefetcher: &Prefetcher, batch: &Ahead, waves: Waves) -> Result<Vec<Vec<u8>>, Fault> {
     let plan = batch.planned().await?;
-    let samples = batch.samples().to_vec();
-    let mut data: Vec<Vec<u8>> = sizes(&plan, &samples)?
+    let samples = batch.samples();
+    let (sizes, _) = sizes(&plan, samples)?;
+    let mut data: Vec<Vec<u8>> = sizes
         .into_iter()
-        .map(|bytes| vec![0; bytes as usize])
-        .collect();
+        .zip(samples)
+        .map(|(bytes, sample)| room(bytes, sample))
+        .collect::<Result<_, _>>()?;
     let mut places: Vec<_> = data
         .iter_mut()
-        .zip(&samples)
+        .zip(samples)
         .map(|(bytes, sample)| Place {
             bytes,
             shape: &sample.region.shape,
         })
         .collect();
-    read(
-        prefetcher.source(),
-        &plan,
-        batch.number(),
-        waves,
-        &mut places,
-    )
-    .await?;
-    Ok(Loaded { samples, data })
+    read(prefetcher.source(), &plan, batch.turn(), waves, &mut places).await?;
+    Ok(data)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::region::Region;
+
+    #[test]
+    fn sizes_have_an_end() {
+        let plan = Plan {
+            elements: vec![Some(2); 3],
+            ..Plan::default()
+        };
+        let samples = |side: u64, count: usize| -> Vec<_> {
+            let region = Region::new(&[0], &[side]);
+            let array = "a".into();
+            vec![Sample { array, region }; count]
+        };
+        assert_eq!(sizes(&plan, &samples(3, 3)), Ok((vec![6; 3], 18)));
+        let half = 1 << 61;
+        assert_eq!(
+            sizes(&plan, &samples(half, 1)),
+            Ok((vec![1 << 62], 1 << 62))
+        );
+        for (side, count) in [(half, 2), (1 << 62, 3), (1 << 63, 1)] {
+            let fault = sizes(&plan, &samples(side, count)).expect_err("too large");
+            assert_eq!(fault.kind(), Kind::TooLarge);
+        }
+        let one = &samples(1, 1)[0];
+        let fault = room(1 << 62, one).expect_err("no memory is so large");
+        assert_eq!(fault.kind(), Kind::TooLarge);
+        assert_eq!(room(3, one), Ok(vec![0; 3]));
+    }
 }

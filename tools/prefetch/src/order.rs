@@ -119,6 +119,14 @@ impl Batches {
     pub fn position(&self) -> Position {
         self.position
     }
+
+    /// Each batch with the position behind it.
+    pub fn placed(mut self) -> impl Iterator<Item = (Position, Vec<u64>)> {
+        std::iter::from_fn(move || {
+            let samples = self.next()?;
+            Some((self.position, samples))
+        })
+    }
 }
 
 impl Iterator for Batches {

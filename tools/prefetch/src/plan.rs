@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The reads of a batch: ranges of objects, joined where the gap between them is small.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::array::{ArrayMeta, ShardIndex};
@@ -35,6 +36,8 @@ pub struct Object {
     pub key: String,
     /// The version that the ranges are of, if the store has versions.
     pub version: Option<String>,
+    /// Bytes of the object that the ranges are of; `None`: its size is not known.
+    pub size: Option<u64>,
     /// In the order of their first bytes.
     pub ranges: Vec<Range>,
 }
@@ -66,23 +69,63 @@ impl Plan {
     pub fn requests(&self) -> usize {
         self.objects.iter().map(|object| object.ranges.len()).sum()
     }
+}
+
+/// Chunks with their ranges in an object.
+type Found = Vec<((u64, u64), Piece)>;
+
+/// Makes a plan. Samples that touch an object share its requests.
+#[derive(Debug, Default)]
+pub(crate) struct Planner {
+    pub(crate) plan: Plan,
+    /// Places of objects, by name and index: samples can have indexes of several versions.
+    places: HashMap<(String, usize), usize>,
+    /// The chunks of each object that has shards.
+    found: Vec<Found>,
+}
+
+impl Planner {
+    /// The place of an object.
+    fn object(
+        &mut self,
+        array: &Arc<ArrayMeta>,
+        tile: &[u64],
+        index: Option<&Arc<ShardIndex>>,
+    ) -> usize {
+        let key = array.key(tile);
+        let name = (
+            key.clone(),
+            index.map_or(0, |index| Arc::as_ptr(index) as usize),
+        );
+        *self.places.entry(name).or_insert_with(|| {
+            self.plan.objects.push(Object {
+                array: Arc::clone(array),
+                key,
+                version: index.and_then(|index| index.version().map(str::to_owned)),
+                size: index.map(|index| index.size()),
+                ranges: Vec::new(),
+            });
+            self.found.push(Vec::new());
+            self.found.len() - 1
+        })
+    }
 
     /// Adds an object that is one chunk.
     pub(crate) fn add_whole(&mut self, array: &Arc<ArrayMeta>, sample: usize, tile: Tile) {
+        let at = self.object(array, &tile.index, None);
         let piece = Piece {
             sample,
             bytes: None,
             tile,
         };
-        self.objects.push(Object {
-            array: Arc::clone(array),
-            key: array.key(&piece.tile.index),
-            version: None,
-            ranges: vec![Range {
+        let ranges = &mut self.plan.objects[at].ranges;
+        match ranges.first_mut() {
+            Some(whole) => whole.pieces.push(piece),
+            None => ranges.push(Range {
                 bytes: None,
                 pieces: vec![piece],
-            }],
-        });
+            }),
+        }
     }
 
     /// Adds the chunks of a shard that a sample touches. `None`: there is no such shard.
@@ -91,13 +134,11 @@ impl Plan {
         array: &Arc<ArrayMeta>,
         sample: usize,
         shard: &Tile,
-        index: Option<&ShardIndex>,
-        gap: u64,
+        index: Option<&Arc<ShardIndex>>,
     ) {
         let Some(sharding) = array.sharding() else {
             return;
         };
-        let mut found = Vec::new();
         for mut tile in shard.part.tiles(sharding.chunk()) {
             let range = index.and_then(|index| index.range(&tile.index));
             for (at, first) in tile.at.iter_mut().zip(&shard.at) {
@@ -109,32 +150,38 @@ impl Plan {
                 tile,
             };
             match range {
-                Some(range) => found.push((range, piece)),
-                None => self.absent.push((Arc::clone(array), piece)),
+                Some(range) => {
+                    let at = self.object(array, &shard.index, index);
+                    self.found[at].push((range, piece));
+                }
+                None => self.plan.absent.push((Arc::clone(array), piece)),
             }
         }
-        if found.is_empty() {
-            return;
+    }
+
+    /// The plan: ranges are joined where their gap is `gap` bytes at the most, up to `longest` bytes.
+    pub(crate) fn finish(mut self, gap: u64, longest: u64) -> Plan {
+        for (object, found) in self.plan.objects.iter_mut().zip(self.found) {
+            if !found.is_empty() {
+                object.ranges = join(found, gap, longest);
+            }
         }
-        self.objects.push(Object {
-            array: Arc::clone(array),
-            key: array.key(&shard.index),
-            version: index.and_then(|index| index.version().map(str::to_owned)),
-            ranges: join(found, gap),
-        });
+        self.plan
     }
 }
 
-/// Joins ranges whose gap is `gap` bytes at the most. Those of pieces are from the first byte of
-/// their range on, then.
-fn join(mut found: Vec<((u64, u64), Piece)>, gap: u64) -> Vec<Range> {
+/// Joins ranges whose gap is `gap` bytes at the most, up to `longest` bytes. Those of pieces are from
+/// the first byte of their range on, then.
+fn join(mut found: Found, gap: u64, longest: u64) -> Vec<Range> {
     found.sort_by_key(|(range, _)| *range);
     let mut joined: Vec<Range> = Vec::new();
     for ((start, size), mut piece) in found {
         let last = joined.last_mut();
         let near = last.and_then(|range| {
             let (first, bytes) = range.bytes?;
-            (start <= (first + bytes).saturating_add(gap)).then_some((range, first, bytes))
+            let is_near = start <= (first + bytes).saturating_add(gap);
+            let is_within = start + size <= first + bytes || start + size - first <= longest;
+            (is_near && is_within).then_some((range, first, bytes))
         });
         match near {
             Some((range, first, bytes)) => {
@@ -178,9 +225,10 @@ mod tests {
         fn joined_ranges_hold_all_and_little_more(
             ranges in prop::collection::vec((0_u64..500, 0_u64..20), 1..20),
             gap in 0_u64..30,
+            longest in 0_u64..300,
         ) {
             let found = ranges.iter().enumerate().map(|(at, range)| (*range, piece(at))).collect();
-            let joined = join(found, gap);
+            let joined = join(found, gap, longest);
             let mut seen = vec![0; ranges.len()];
             for range in &joined {
                 let (first, bytes) = range.bytes.expect("a range");
@@ -194,11 +242,16 @@ mod tests {
                     seen[piece.sample] += 1;
                 }
                 prop_assert_eq!(end, first + bytes);
+                let single = range.pieces.iter().filter_map(|piece| piece.bytes).map(|bytes| bytes.1);
+                prop_assert!(bytes <= longest.max(single.max().unwrap_or(0)), "it is too long");
             }
             prop_assert_eq!(seen, vec![1; ranges.len()]);
             for pair in joined.windows(2) {
                 let (first, bytes) = pair[0].bytes.expect("a range");
-                prop_assert!(pair[1].bytes.expect("a range").0 > first + bytes + gap);
+                let (start, _) = pair[1].bytes.expect("a range");
+                let size = pair[1].pieces[0].bytes.expect("a range").1;
+                let is_long = start + size - first > longest;
+                prop_assert!(start > first + bytes + gap || is_long);
             }
         }
     }

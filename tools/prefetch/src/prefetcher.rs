@@ -7,20 +7,23 @@
 //! from the caches at once; without anything to read a batch is ready when it is submitted.
 
 mod fetch;
+mod walk;
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use event_listener::Event;
 use tokio::runtime::Handle as Runtime;
 
 use crate::array::{ArrayMeta, ShardIndex};
-use crate::batch::{Batch, Progress, Ticket};
+use crate::batch::{Batch, Progress};
 use crate::budget::{Budget, FloorsTooLarge};
 use crate::cache::{Cache, Handle, Limits, Look, Refused, StreamId, TooManyStreams};
-use crate::plan::Plan;
+use crate::line::{Line, Spot};
+use crate::plan::{Plan, Planner};
 use crate::region::{Region, Tile};
 use crate::source::Source;
-use crate::sync::{lock, Mutex};
+use crate::sync::{lock, AtomicU64, Mutex, Ordering};
 use crate::{Fault, Kind};
 
 /// The files that describe an array.
@@ -50,10 +53,13 @@ pub struct Options {
     pub shards: u32,
     /// Faults other than transient ones stand for so long.
     pub keep_faults: Duration,
-    /// A batch that waits for room for longer is a fault.
+    /// The first open batch of a stream that waits for room for longer is a fault. Batches behind it
+    /// wait for its end.
     pub longest_wait: Duration,
     /// Ranges of an object with a gap of so many bytes are read as one.
     pub gap: u64,
+    /// Up to so many bytes. A chunk that is larger is read as one.
+    pub longest_range: u64,
     /// The files of arrays.
     pub format: Format,
 }
@@ -69,6 +75,7 @@ impl Default for Options {
             keep_faults: Duration::from_secs(60),
             longest_wait: Duration::from_secs(60),
             gap: 64 << 10,
+            longest_range: 8 << 20,
             format: Format::Any,
         }
     }
@@ -98,6 +105,8 @@ struct Shared {
     budget: Arc<Budget>,
     options: Options,
     runtime: Runtime,
+    /// Batches that were submitted, of all streams.
+    submitted: AtomicU64,
 }
 
 /// Reads metadata ahead.
@@ -129,6 +138,7 @@ impl Prefetcher {
             budget,
             options,
             runtime,
+            submitted: AtomicU64::new(0),
         })))
     }
 
@@ -143,7 +153,7 @@ impl Prefetcher {
             Ok(shards) => Ok(Stream {
                 shared: Arc::clone(&self.0),
                 ids: Ids { arrays, shards },
-                state: Arc::default(),
+                batches: Arc::default(),
             }),
             Err(error) => {
                 let _was_open = self.0.arrays.close(arrays);
@@ -174,6 +184,31 @@ struct Ids {
     shards: StreamId,
 }
 
+/// The batches of a stream.
+#[derive(Debug, Default)]
+struct Batches {
+    open: Mutex<Open>,
+    /// It is notified when the watermark goes up.
+    advanced: Event,
+    /// Batches that take room for arrays.
+    arrays: Arc<Line>,
+    /// Batches that take room for indexes of shards.
+    shards: Arc<Line>,
+}
+
+impl Batches {
+    /// Waits until no batch before this one is open.
+    async fn is_first(&self, number: u64) {
+        loop {
+            let listener = self.advanced.listen();
+            if lock(&self.open).watermark >= number {
+                return;
+            }
+            listener.await;
+        }
+    }
+}
+
 /// The batches of a stream that are not over.
 #[derive(Debug, Default)]
 struct Open {
@@ -188,41 +223,34 @@ struct Open {
 pub struct Stream {
     shared: Arc<Shared>,
     ids: Ids,
-    state: Arc<Mutex<Open>>,
+    batches: Arc<Batches>,
 }
 
 impl Stream {
     /// Has the metadata of a batch be read.
     pub fn submit(&self, samples: Vec<Sample>) -> Ahead {
-        let number = {
-            let mut state = lock(&self.state);
-            state.over.push_back(false);
-            state.next += 1;
-            state.next - 1
-        };
-        let (batch, guard) = Batch::new();
-        let walks = samples.iter().map(|_| OnceLock::new()).collect();
-        let work = Arc::new(Work {
+        let mut state = lock(&self.batches.open);
+        state.over.push_back(false);
+        let number = state.next;
+        state.next += 1;
+        let work = Work {
             shared: Arc::clone(&self.shared),
             ids: self.ids,
+            batches: Arc::clone(&self.batches),
             number,
+            turn: self.shared.submitted.fetch_add(1, Ordering::Relaxed),
+            walks: samples.iter().map(|_| OnceLock::new()).collect(),
             samples,
-            walks,
-        });
-        for at in 0..work.samples.len() {
-            work.start(at, guard.split());
-        }
-        guard.done();
-        Ahead {
-            batch,
-            work,
-            stream: Arc::clone(&self.state),
-        }
+        };
+        let spots = work.enter();
+        drop(state);
+        let (batch, work) = work.begin(spots);
+        Ahead { batch, work }
     }
 
     /// The number of batches that were submitted and are not over.
     pub fn open(&self) -> u64 {
-        let state = lock(&self.state);
+        let state = lock(&self.batches.open);
         state.over.iter().filter(|is_over| !**is_over).count() as u64
     }
 }
@@ -238,6 +266,7 @@ impl Drop for Stream {
 /// The entries that a sample needs.
 #[derive(Debug)]
 struct Walk {
+    entry: Handle,
     array: Arc<ArrayMeta>,
     tiles: Vec<(Tile, Option<Handle>)>,
 }
@@ -247,100 +276,36 @@ struct Walk {
 struct Work {
     shared: Arc<Shared>,
     ids: Ids,
+    batches: Arc<Batches>,
+    /// Its number in its stream.
     number: u64,
+    /// Its number among the batches of all streams.
+    turn: u64,
     samples: Vec<Sample>,
     walks: Box<[OnceLock<Walk>]>,
 }
 
 impl Work {
-    /// Walks over a sample, as far as nothing has to be waited for; a task does the rest.
-    fn start(self: &Arc<Self>, at: usize, ticket: Ticket) {
-        match self.known(at) {
-            Ok(Some(array)) => self.walk(at, array, ticket),
-            Err(fault) => ticket.fail(fault),
-            Ok(None) => {
-                let work = Arc::clone(self);
-                self.shared.runtime.spawn(async move {
-                    match work.array(at, &ticket).await {
-                        Ok(array) => work.walk(at, array, ticket),
-                        Err(fault) => ticket.fail(fault),
-                    }
-                });
-            }
-        }
+    /// Puts the batch into the lines for room.
+    fn enter(&self) -> [Vec<Spot>; 2] {
+        let lines = [&self.batches.arrays, &self.batches.shards];
+        lines.map(|line| line.enter(self.number, self.samples.len()))
     }
 
-    /// The array of a sample, if it is in the cache.
-    fn known(&self, at: usize) -> Result<Option<Arc<ArrayMeta>>, Fault> {
-        let cache = &self.shared.arrays;
-        let Some(handle) = cache.ask(&self.samples[at].array, self.ids.arrays, self.number)? else {
-            return Ok(None);
-        };
-        match cache.try_get(handle) {
-            Ok(Look::Ready(array)) => Ok(Some(array)),
-            Ok(Look::Failed(fault)) => Err(fault),
-            Ok(Look::Pending) | Err(_) => Ok(None),
+    /// Begins to read what the batch needs.
+    fn begin(self, [arrays, shards]: [Vec<Spot>; 2]) -> (Batch, Arc<Self>) {
+        let (batch, guard) = Batch::new();
+        let work = Arc::new(self);
+        for (at, (array, shard)) in arrays.into_iter().zip(shards).enumerate() {
+            work.start(at, guard.split(), array, shard);
         }
-    }
-
-    /// Asks for the shards that a sample touches.
-    fn walk(self: &Arc<Self>, at: usize, array: Arc<ArrayMeta>, ticket: Ticket) {
-        let sample = &self.samples[at];
-        if let Err(fault) = sample.region.check(&sample.array, array.shape()) {
-            return ticket.fail(fault);
-        }
-        let count = sample.region.tiles(array.tile()).count_within(MOST_TILES);
-        if count.is_none() {
-            let text = format!(
-                "a box of {} touches more than {MOST_TILES} objects",
-                sample.array
-            );
-            return ticket.fail(Fault::new(Kind::TooLarge, text));
-        }
-        let tiles: Vec<_> = sample.region.tiles(array.tile()).collect();
-        if array.sharding().is_none() {
-            let tiles = tiles.into_iter().map(|tile| (tile, None)).collect();
-            return self.walked(at, Walk { array, tiles }, ticket);
-        }
-        let mut walk = Walk {
-            array,
-            tiles: Vec::with_capacity(tiles.len()),
-        };
-        let mut tiles = tiles.into_iter();
-        while let Some(tile) = tiles.next() {
-            match self.known_shard(&walk.array, &tile, &ticket) {
-                Ok(Some(handle)) => walk.tiles.push((tile, Some(handle))),
-                Err(fault) => return ticket.fail(fault),
-                // There is no room: the rest of the walk waits for some.
-                Ok(None) => {
-                    let work = Arc::clone(self);
-                    let rest = std::iter::once(tile).chain(tiles);
-                    self.shared.runtime.spawn(async move {
-                        for tile in rest {
-                            match work.shard_in_time(&walk.array, &tile, &ticket).await {
-                                Ok(handle) => walk.tiles.push((tile, Some(handle))),
-                                Err(fault) => return ticket.fail(fault),
-                            }
-                        }
-                        work.walked(at, walk, ticket);
-                    });
-                    return;
-                }
-            }
-        }
-        self.walked(at, walk, ticket);
-    }
-
-    fn walked(&self, at: usize, walk: Walk, ticket: Ticket) {
-        match self.walks[at].set(walk) {
-            Ok(()) => ticket.done(),
-            Err(_) => ticket.fail(Fault::new(Kind::Misuse, "a sample was walked over twice")),
-        }
+        guard.done();
+        (batch, work)
     }
 
     /// The reads of the batch. Its gate is 0.
     fn plan(&self) -> Result<Plan, Fault> {
-        let mut plan = Plan::default();
+        let mut planner = Planner::default();
         for (sample, walk) in self.walks.iter().enumerate() {
             let Some(walk) = walk.get() else {
                 return Err(Fault::new(
@@ -348,11 +313,13 @@ impl Work {
                     "a gate opened before its walk was over",
                 ));
             };
-            plan.elements
+            planner
+                .plan
+                .elements
                 .push(Some(walk.array.fill_value().len() as u64));
             for (tile, handle) in &walk.tiles {
                 let Some(handle) = handle else {
-                    plan.add_whole(&walk.array, sample, tile.clone());
+                    planner.add_whole(&walk.array, sample, tile.clone());
                     continue;
                 };
                 let index = match self.shared.shards.try_get(*handle) {
@@ -363,11 +330,13 @@ impl Work {
                         return Err(Fault::new(Kind::Misuse, text));
                     }
                 };
-                let gap = self.shared.options.gap;
-                plan.add_shard(&walk.array, sample, tile, index.as_deref(), gap);
+                planner.add_shard(&walk.array, sample, tile, index.as_ref());
             }
         }
-        Ok(plan)
+        let Options {
+            gap, longest_range, ..
+        } = self.shared.options;
+        Ok(planner.finish(gap, longest_range))
     }
 }
 
@@ -387,7 +356,6 @@ impl From<Refused> for Fault {
 pub struct Ahead {
     batch: Batch,
     work: Arc<Work>,
-    stream: Arc<Mutex<Open>>,
 }
 
 impl Ahead {
@@ -401,9 +369,32 @@ impl Ahead {
         self.work.number
     }
 
-    /// Has the next batch read anew what this one has read: its objects changed.
+    /// Its number among the batches of all streams: the order in which reads go on.
+    pub fn turn(&self) -> u64 {
+        self.work.turn
+    }
+
+    /// Reads its metadata anew: its objects changed. It keeps its place among the batches.
+    pub fn again(&mut self) {
+        self.forget();
+        let samples = self.work.samples.clone();
+        let work = Work {
+            shared: Arc::clone(&self.work.shared),
+            ids: self.work.ids,
+            batches: Arc::clone(&self.work.batches),
+            number: self.work.number,
+            turn: self.work.turn,
+            walks: samples.iter().map(|_| OnceLock::new()).collect(),
+            samples,
+        };
+        let spots = work.enter();
+        (self.batch, self.work) = work.begin(spots);
+    }
+
+    /// Has those who come read anew what this one has read.
     pub fn forget(&self) {
         for walk in self.work.walks.iter().filter_map(OnceLock::get) {
+            self.work.shared.arrays.forget(walk.entry);
             for (_, handle) in &walk.tiles {
                 if let Some(handle) = handle {
                     self.work.shared.shards.forget(*handle);
@@ -444,7 +435,7 @@ impl Ahead {
 impl Drop for Ahead {
     fn drop(&mut self) {
         let watermark = {
-            let mut state = lock(&self.stream);
+            let mut state = lock(&self.work.batches.open);
             let at = (self.work.number - state.watermark) as usize;
             if let Some(is_over) = state.over.get_mut(at) {
                 *is_over = true;
@@ -455,6 +446,7 @@ impl Drop for Ahead {
             }
             state.watermark
         };
+        self.work.batches.advanced.notify(usize::MAX);
         // A stream that was closed needs none.
         let _is_open = self
             .work

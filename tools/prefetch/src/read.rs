@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reads a batch by its plan: ranges come in any order, chunks are decoded in waves, and their parts
-//! are copied to where the caller wants the samples.
+//! Reads a batch by its plan: ranges come in any order, chunks are decoded while others come, and
+//! their parts are copied to where the caller wants the samples. A chunk that several samples touch is
+//! decoded once.
 
+use std::collections::VecDeque;
+use std::future::Future;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -9,9 +12,10 @@ use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use tokio::sync::oneshot;
 
 use crate::array::ArrayMeta;
+use crate::decode::{guarded, MOST_BYTES};
 use crate::plan::{Object, Piece, Plan, Range};
 use crate::region::Place;
-use crate::source::Source;
+use crate::source::{Ask, Source};
 use crate::{Fault, Kind};
 
 /// Bounds of decoding.
@@ -24,11 +28,12 @@ pub struct Waves {
 /// The default of [`Waves::max_chunks`].
 const CHUNKS: u32 = 512;
 
-/// A chunk that is on its way through the decoder.
-struct Decoding {
-    array: Arc<ArrayMeta>,
-    piece: Piece,
-    decoded: oneshot::Receiver<Result<Vec<u8>, Fault>>,
+/// A chunk that is decoded, or was.
+struct Chunk<'a, T> {
+    object: &'a Object,
+    /// The parts of it that samples have.
+    pieces: &'a [Piece],
+    bytes: T,
 }
 
 /// Reads all of a plan. `places[sample]` has room for the elements of that sample's box, of the type
@@ -57,25 +62,37 @@ pub async fn read(
         ranges.map(move |range| fetch(source, object, range, batch))
     });
     let mut fetches: FuturesUnordered<_> = ranges.collect();
-    while let Some(fetched) = fetches.next().await {
-        let (object, range, bytes) = fetched?;
-        let Some(bytes) = bytes else {
-            for piece in &range.pieces {
-                fill(&object.array, piece, places)?;
+    let mut waiting = VecDeque::new();
+    let mut decoding = FuturesUnordered::new();
+    loop {
+        while decoding.len() < most as usize {
+            let Some(chunk) = waiting.pop_front() else {
+                break;
+            };
+            decoding.push(decode(chunk)?);
+        }
+        tokio::select! {
+            biased;
+            Some(decoded) = decoding.next() => copy(&decoded?, places)?,
+            Some(fetched) = fetches.next() => {
+                let (object, range, bytes): (&Object, &Range, Option<Bytes>) = fetched?;
+                let Some(bytes) = bytes else {
+                    for piece in &range.pieces {
+                        fill(&object.array, piece, places)?;
+                    }
+                    continue;
+                };
+                // Pieces of one chunk are side by side.
+                let chunks = range.pieces.chunk_by(|one, other| one.bytes == other.bytes);
+                waiting.extend(chunks.map(|pieces| Chunk {
+                    object,
+                    pieces,
+                    bytes: bytes.clone(),
+                }));
             }
-            continue;
-        };
-        for wave in range.pieces.chunks(most as usize) {
-            let decoding: Vec<_> = wave
-                .iter()
-                .map(|piece| decode(object, piece, &bytes))
-                .collect::<Result<_, _>>()?;
-            for chunk in decoding {
-                copy(chunk, places).await?;
-            }
+            else => return Ok(()),
         }
     }
-    Ok(())
 }
 
 /// The bytes of a range; `None`: there is no such object.
@@ -85,13 +102,17 @@ async fn fetch<'a>(
     range: &'a Range,
     batch: u64,
 ) -> Result<(&'a Object, &'a Range, Option<Bytes>), Fault> {
-    let version = object.version.as_deref();
     let bounds = range
         .bytes
         .map(|(first, bytes)| (first..first + bytes).into());
-    let read = source
-        .read(&object.key, bounds, version, batch, None)
-        .await?;
+    let most = range.bytes.map_or(2 * MOST_BYTES, |(_, bytes)| bytes);
+    let ask = Ask {
+        range: bounds.as_ref(),
+        version: object.version.as_deref(),
+        size: object.size,
+        ..Ask::new(&object.key, most, batch)
+    };
+    let read = source.read(ask).await?;
     match read {
         Some(read) => Ok((object, range, Some(read.bytes))),
         None if range.bytes.is_none() => Ok((object, range, None)),
@@ -103,10 +124,17 @@ async fn fetch<'a>(
     }
 }
 
-fn decode(object: &Object, piece: &Piece, bytes: &Bytes) -> Result<Decoding, Fault> {
-    let array = Arc::clone(&object.array);
-    let encoded = match piece.bytes {
-        None => bytes.clone(),
+fn decode<'a>(
+    chunk: Chunk<'a, Bytes>,
+) -> Result<impl Future<Output = Result<Chunk<'a, Vec<u8>>, Fault>>, Fault> {
+    let Chunk {
+        object,
+        pieces,
+        bytes,
+    } = chunk;
+    let range = pieces.first().and_then(|piece| piece.bytes);
+    let encoded = match range {
+        None => bytes,
         Some((first, size)) => {
             let (first, end) = (first as usize, (first + size) as usize);
             if end > bytes.len() {
@@ -117,24 +145,24 @@ fn decode(object: &Object, piece: &Piece, bytes: &Bytes) -> Result<Decoding, Fau
         }
     };
     let (send, decoded) = oneshot::channel();
-    let (own, key, is_inner) = (
-        Arc::clone(&array),
-        object.key.clone(),
-        piece.bytes.is_some(),
-    );
+    let (own, key) = (Arc::clone(&object.array), object.key.clone());
     rayon::spawn(move || {
-        let decoded = match is_inner {
-            true => own.decode_inner(&key, &encoded),
-            false => own.decode(&key, &encoded),
-        };
+        // A panic that left this closure would end the process.
+        let decoded = guarded(&key, || match range {
+            Some(_) => own.decode_inner(&key, &encoded),
+            None => own.decode(&key, &encoded),
+        });
         // One who went away needs none.
         let _needed = send.send(decoded);
     });
-    let piece = piece.clone();
-    Ok(Decoding {
-        array,
-        piece,
-        decoded,
+    Ok(async move {
+        let lost = |_| Fault::new(Kind::Corrupt, "a decoder ended without a result");
+        let bytes = decoded.await.map_err(lost)??;
+        Ok(Chunk {
+            object,
+            pieces,
+            bytes,
+        })
     })
 }
 
@@ -153,15 +181,21 @@ fn fill(array: &ArrayMeta, piece: &Piece, places: &mut [Place<'_>]) -> Result<()
     place.fill(array.fill_value(), &piece.tile.part, &piece.tile.at)
 }
 
-async fn copy(chunk: Decoding, places: &mut [Place<'_>]) -> Result<(), Fault> {
-    let lost = || Fault::new(Kind::Corrupt, "a decoder ended without a result");
-    let decoded = chunk.decoded.await.map_err(|_| lost())??;
-    let shape = match (chunk.piece.bytes, chunk.array.sharding()) {
-        (Some(_), Some(sharding)) => sharding.chunk(),
-        _ => chunk.array.tile(),
-    };
-    let tile = &chunk.piece.tile;
-    let element = chunk.array.fill_value().len();
-    let place = place(places, chunk.piece.sample)?;
-    place.copy((&decoded, shape), &tile.part, &tile.at, element)
+fn copy(chunk: &Chunk<'_, Vec<u8>>, places: &mut [Place<'_>]) -> Result<(), Fault> {
+    let array = &chunk.object.array;
+    let element = array.fill_value().len();
+    for piece in chunk.pieces {
+        let shape = match (piece.bytes, array.sharding()) {
+            (Some(_), Some(sharding)) => sharding.chunk(),
+            _ => array.tile(),
+        };
+        let place = place(places, piece.sample)?;
+        place.copy(
+            (&chunk.bytes, shape),
+            &piece.tile.part,
+            &piece.tile.at,
+            element,
+        )?;
+    }
+    Ok(())
 }

@@ -10,7 +10,6 @@ use bytes::Bytes;
 use object_store::path::Path;
 use object_store::{Error, GetOptions, GetRange, ObjectStore};
 
-use crate::batch::Ticket;
 use crate::sync::{AtomicU64, Ordering};
 use crate::turnstile::Turnstile;
 use crate::{Fault, Kind};
@@ -55,6 +54,40 @@ pub struct Source {
     counters: Counters,
 }
 
+/// A read of an object.
+#[derive(Clone, Copy)]
+pub struct Ask<'a> {
+    /// The object.
+    pub path: &'a str,
+    /// First byte and bytes; `None`: all of it.
+    pub range: Option<&'a GetRange>,
+    /// The most bytes that may come.
+    pub most: u64,
+    /// The version that it has to be, if that is known.
+    pub version: Option<&'a str>,
+    /// Bytes of the whole object, if they are known: a store without versions has these.
+    pub size: Option<u64>,
+    /// The number of the batch among all: lower ones go first.
+    pub batch: u64,
+    /// Told when its turn comes: it is needed still.
+    pub is_needed: Option<&'a (dyn Fn() -> bool + Sync)>,
+}
+
+impl<'a> Ask<'a> {
+    /// A read of a whole object.
+    pub fn new(path: &'a str, most: u64, batch: u64) -> Self {
+        Self {
+            path,
+            range: None,
+            most,
+            version: None,
+            size: None,
+            batch,
+            is_needed: None,
+        }
+    }
+}
+
 /// The result of one trial.
 enum Trial {
     Read(Read),
@@ -85,49 +118,27 @@ impl Source {
         }
     }
 
-    /// Reads an object, or a range of one, for a batch. `None`: there is no such object. Work for a
-    /// batch that is cancelled ends at once.
+    /// Reads an object, or a range of one, for a batch. `None`: there is no such object.
     ///
     /// # Errors
     ///
-    /// [`Kind::Denied`]; [`Kind::Changed`], where another version is there than `version`;
-    /// [`Kind::Unavailable`] when no retry is left; [`Kind::Corrupt`] for a range that the object
-    /// does not have; [`Kind::Cancelled`].
-    pub async fn read(
-        &self,
-        path: &str,
-        range: Option<GetRange>,
-        version: Option<&str>,
-        batch: u64,
-        ticket: Option<&Ticket>,
-    ) -> Result<Option<Read>, Fault> {
-        let reading = self.read_in_turn(path, range, version, batch);
-        let Some(ticket) = ticket else {
-            return reading.await;
-        };
-        tokio::select! {
-            biased;
-            () = ticket.cancelled() => {
-                Err(Fault::new(Kind::Cancelled, format!("{path}: the batch was given up")))
-            }
-            read = reading => read,
-        }
-    }
-
-    async fn read_in_turn(
-        &self,
-        path: &str,
-        range: Option<GetRange>,
-        version: Option<&str>,
-        batch: u64,
-    ) -> Result<Option<Read>, Fault> {
+    /// [`Kind::Denied`]; [`Kind::Changed`], where another version or size is there;
+    /// [`Kind::TooLarge`]: more than the most would come; [`Kind::Unavailable`] when no retry is left;
+    /// [`Kind::Corrupt`] for a range that the object does not have; [`Kind::Cancelled`]: it was needed
+    /// no more when its turn came.
+    pub async fn read(&self, ask: Ask<'_>) -> Result<Option<Read>, Fault> {
+        let path = ask.path;
         let place = Path::parse(path)
             .map_err(|error| Fault::new(Kind::Misuse, format!("{path}: {error}")))?;
         let mut trial = 0;
         loop {
             let tried = {
-                let _permit = self.turnstile.pass(batch).await;
-                self.try_once(&place, range.clone(), version).await
+                let _permit = self.turnstile.pass(ask.batch).await;
+                if ask.is_needed.is_some_and(|is_needed| !is_needed()) {
+                    let text = format!("{path}: it is needed no more");
+                    return Err(Fault::new(Kind::Cancelled, text));
+                }
+                self.try_once(&place, ask).await
             };
             let (fault, asked) = match tried {
                 Trial::Read(read) => return Ok(Some(read)),
@@ -144,33 +155,50 @@ impl Source {
         }
     }
 
-    async fn try_once(
-        &self,
-        place: &Path,
-        range: Option<GetRange>,
-        version: Option<&str>,
-    ) -> Trial {
+    async fn try_once(&self, place: &Path, ask: Ask<'_>) -> Trial {
         self.counters.requests.fetch_add(1, Ordering::Relaxed);
+        // No object matches a weak version: that is compared here alone.
+        let strong = ask.version.filter(|version| !version.starts_with("W/"));
         let options = GetOptions {
-            range,
-            if_match: version.map(str::to_owned),
+            range: ask.range.cloned(),
+            if_match: strong.map(str::to_owned),
             ..GetOptions::default()
         };
         let result = match self.store.get_opts(place, options).await {
             Ok(result) => result,
-            Err(error) => return told(place, &error),
+            Err(error) => {
+                return match told(place, &error) {
+                    // Its index has told that the range is there.
+                    Trial::Failed(fault) if fault.kind() == Kind::Corrupt && ask.size.is_some() => {
+                        Trial::Failed(Fault::new(Kind::Changed, fault.text()))
+                    }
+                    told => told,
+                };
+            }
         };
         let (version, size, range) = (
             result.meta.e_tag.clone(),
             result.meta.size,
             result.range.clone(),
         );
+        let is_other = match (ask.version, &version) {
+            (Some(asked), Some(there)) => asked != there,
+            _ => false,
+        };
+        if is_other || ask.size.is_some_and(|asked| asked != size) {
+            let text = format!("{place}: {size} bytes of another version");
+            return Trial::Failed(Fault::new(Kind::Changed, text));
+        }
+        let expected = range.end.saturating_sub(range.start);
+        if expected > ask.most {
+            let text = format!("{place}: {expected} bytes, more than {}", ask.most);
+            return Trial::Failed(Fault::new(Kind::TooLarge, text));
+        }
         let bytes = match result.bytes().await {
             Ok(bytes) => bytes,
             Err(error) => return told(place, &error),
         };
         // A body that broke off without an error.
-        let expected = range.end.saturating_sub(range.start);
         if bytes.len() as u64 != expected {
             let text = format!("{place}: {} of {expected} bytes came", bytes.len());
             return Trial::Again(Fault::new(Kind::Unavailable, text), None);
@@ -200,9 +228,43 @@ fn told(place: &Path, error: &Error) -> Trial {
                 let asked = busy.and_then(|busy| busy.after);
                 return Trial::Again(fault(Kind::Unavailable), asked);
             }
-            // A local file, or an answer that is none of the protocol's: the same next time.
-            Kind::Corrupt
+            // A local file.
+            match http::io_kind(error) {
+                Some(std::io::ErrorKind::PermissionDenied) => Kind::Denied,
+                Some(_) => return Trial::Again(fault(Kind::Unavailable), None),
+                // An answer that is none of the protocol's: the same next time.
+                None => Kind::Corrupt,
+            }
         }
     };
     Trial::Failed(fault(kind))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::ErrorKind;
+
+    use object_store::client::{HttpError, HttpErrorKind};
+
+    use super::*;
+
+    #[test]
+    fn errors_of_connections_and_files_have_their_kinds() {
+        let told = |source: Box<dyn std::error::Error + Send + Sync>| {
+            let store = "a store";
+            match told(&Path::from("a"), &Error::Generic { store, source }) {
+                Trial::Again(fault, None) => (fault.kind(), true),
+                Trial::Failed(fault) => (fault.kind(), false),
+                _ => panic!("no fault"),
+            }
+        };
+        let file = |kind: ErrorKind| told(Box::new(std::io::Error::from(kind)));
+        assert_eq!(file(ErrorKind::PermissionDenied), (Kind::Denied, false));
+        assert_eq!(file(ErrorKind::Other), (Kind::Unavailable, true));
+        for kind in [HttpErrorKind::Unknown, HttpErrorKind::Timeout] {
+            let http = HttpError::new(kind, std::io::Error::other("a body"));
+            assert_eq!(told(Box::new(http)), (Kind::Unavailable, true));
+        }
+        assert_eq!(told("no range".into()), (Kind::Corrupt, false));
+    }
 }

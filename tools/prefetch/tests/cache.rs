@@ -2,10 +2,12 @@
 //! The cache, one rule at a time.
 #![cfg(not(loom))]
 
+use std::future::Future;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
+use std::task::{Context, Poll, Wake};
 use std::time::Duration;
 
-use pollster::block_on;
 use zernel_prefetch::budget::{Budget, FloorsTooLarge};
 use zernel_prefetch::cache::{Admission, Cache, Flight, Handle, Limits, Look, Refused, Stale};
 use zernel_prefetch::{Fault, Kind};
@@ -294,20 +296,58 @@ fn one_gets_the_value_and_others_wait() {
     let (handle, flight) = made(&cache, 1, (stream, 0));
     // One that stops waiting does not matter.
     drop(cache.settled(handle));
-    std::thread::scope(|scope| {
-        let waiters: Vec<_> = (0..4)
-            .map(|_| scope.spawn(|| block_on(cache.settled(handle))))
-            .collect();
-        flight.ready("one".to_owned(), 1);
-        for waiter in waiters {
-            let look = waiter.join().expect("no panic").expect("it stays");
-            assert!(matches!(look, Look::Ready(value) if value == "one"));
+    let mut waiters: Vec<_> = (0..4).map(|_| Waiter::new(cache.settled(handle))).collect();
+    for waiter in &mut waiters {
+        assert!(waiter.look().is_none());
+    }
+    flight.ready("one".to_owned(), 1);
+    for waiter in &mut waiters {
+        assert!(waiter.is_woken());
+        let look = waiter.look().expect("it is there").expect("it stays");
+        assert!(matches!(look, Look::Ready(value) if value == "one"));
+    }
+    // One who waits for room gets it with the next batch.
+    let mut waiter = Waiter::new(cache.admitted(&2, stream, 1, 1));
+    assert!(waiter.look().is_none());
+    cache.advance(stream, 1).expect("it is open");
+    assert!(waiter.is_woken());
+    let (new, flight) = waiter.look().expect("room").expect("an open stream");
+    assert!(flight.is_some());
+    assert_ne!(new, handle);
+}
+
+/// One who waits, looked at step by step.
+struct Waiter<F> {
+    future: std::pin::Pin<Box<F>>,
+    woken: Arc<Woken>,
+}
+
+#[derive(Default)]
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+impl<F: Future> Waiter<F> {
+    fn new(future: F) -> Self {
+        Self {
+            future: Box::pin(future),
+            woken: Arc::default(),
         }
-        // One who waits for room gets it with the next batch.
-        let waiter = scope.spawn(|| block_on(cache.admitted(&2, stream, 1, 1)));
-        cache.advance(stream, 1).expect("it is open");
-        let (new, flight) = waiter.join().expect("no panic").expect("an open stream");
-        assert!(flight.is_some());
-        assert_ne!(new, handle);
-    });
+    }
+
+    fn look(&mut self) -> Option<F::Output> {
+        let waker = Arc::clone(&self.woken).into();
+        match self.future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(output) => Some(output),
+            Poll::Pending => None,
+        }
+    }
+
+    fn is_woken(&self) -> bool {
+        self.woken.0.load(Ordering::Relaxed)
+    }
 }

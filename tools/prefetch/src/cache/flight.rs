@@ -26,6 +26,19 @@ impl<K: Key, V: Value> Flight<K, V> {
         self.settle(Look::Ready(value), bytes);
     }
 
+    /// The value is there, but stands for as long as a fault: it tells of what may come to be.
+    pub fn ready_for_now(mut self, value: V, bytes: u64) {
+        if let Some((cache, handle)) = self.0.take() {
+            cache.settle(handle, Look::Ready(value), bytes, true);
+        }
+    }
+
+    /// Somebody needs the value. If nobody does, the entry is found by its key no more.
+    pub fn is_needed(&self) -> bool {
+        let is_needed = |(cache, handle): &(Arc<Cache<K, V>>, Handle)| cache.is_needed(*handle);
+        self.0.as_ref().is_some_and(is_needed)
+    }
+
     /// There is none.
     pub fn fail(self, fault: Fault) {
         self.settle(Look::Failed(fault), 0);
@@ -33,7 +46,7 @@ impl<K: Key, V: Value> Flight<K, V> {
 
     fn settle(mut self, look: Look<V>, bytes: u64) {
         if let Some((cache, handle)) = self.0.take() {
-            cache.settle(handle, look, bytes);
+            cache.settle(handle, look, bytes, false);
         }
     }
 }
@@ -42,7 +55,7 @@ impl<K: Key, V: Value> Drop for Flight<K, V> {
     fn drop(&mut self) {
         if let Some((cache, handle)) = self.0.take() {
             let fault = Fault::new(Kind::Cancelled, "the value was given up");
-            cache.settle(handle, Look::Failed(fault), 0);
+            cache.settle(handle, Look::Failed(fault), 0, false);
         }
     }
 }

@@ -217,6 +217,14 @@ impl<K: Hash + Eq> Index<K> {
         stream.is_some_and(|stream| need.batch >= stream.watermark)
     }
 
+    /// A batch that is not over, or a pin, needs the entry. The entry is there.
+    pub fn is_needed(&self, slot: u32, generation: u64) -> bool {
+        let Some(node) = self.node(slot).filter(|node| node.generation == generation) else {
+            return true;
+        };
+        node.pins > 0 || node.needs.iter().any(|need| self.is_alive(need))
+    }
+
     pub fn hash(&self, key: &K) -> u64 {
         self.hasher.hash_one(key)
     }

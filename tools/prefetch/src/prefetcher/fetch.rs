@@ -5,10 +5,12 @@
 use std::sync::Arc;
 
 use super::{Format, Shard, ShardKey, Shared, Work};
-use crate::array::ArrayMeta;
+use crate::array::{ArrayMeta, ShardIndex};
 use crate::batch::Ticket;
 use crate::cache::{Admission, Flight, Handle, Look};
+use crate::line::Spot;
 use crate::region::Tile;
+use crate::source::Ask;
 use crate::{Fault, Kind};
 
 /// Bytes that are taken for an array before it is read.
@@ -17,19 +19,34 @@ const ARRAY_BYTES: u64 = 4 << 10;
 /// A description of an array that is larger is none.
 const LARGEST_ARRAY: u64 = 16 << 20;
 
+/// Told when the turn of a read comes: somebody needs it still.
+type IsNeeded<'a> = &'a (dyn Fn() -> bool + Sync);
+
 impl Work {
     /// The array of a sample, waited for.
-    pub(super) async fn array(&self, at: usize, ticket: &Ticket) -> Result<Arc<ArrayMeta>, Fault> {
+    pub(super) async fn array(
+        &self,
+        at: usize,
+        ticket: &Ticket,
+        spot: Spot,
+    ) -> Result<(Handle, Arc<ArrayMeta>), Fault> {
         let shared = &self.shared;
+        tokio::select! {
+            biased;
+            () = ticket.cancelled() => return Err(given_up()),
+            () = spot.turn() => {}
+        }
         let path = &self.samples[at].array;
         let admitted = shared
             .arrays
             .admitted(path, self.ids.arrays, self.number, ARRAY_BYTES);
         let (handle, flight) = self.in_time(admitted, ticket).await?;
+        drop(spot);
         if let Some(flight) = flight {
-            let (own, path, number) = (Arc::clone(shared), Arc::clone(path), self.number);
+            let (own, path, number) = (Arc::clone(shared), Arc::clone(path), self.turn);
             shared.runtime.spawn(async move {
-                match own.read_array(&path, number).await {
+                let is_needed = || flight.is_needed();
+                match own.read_array(&path, number, &is_needed).await {
                     Ok((array, bytes)) => flight.ready(Arc::new(array), bytes),
                     Err(fault) => flight.fail(fault),
                 }
@@ -41,7 +58,7 @@ impl Work {
             settled = shared.arrays.settled(handle) => settled,
         };
         match settled {
-            Ok(Look::Ready(array)) => Ok(array),
+            Ok(Look::Ready(array)) => Ok((handle, array)),
             Ok(Look::Failed(fault)) => Err(fault),
             Ok(Look::Pending) | Err(_) => Err(given_up()),
         }
@@ -84,23 +101,26 @@ impl Work {
         Ok(handle)
     }
 
-    /// Waits for room, for as long as a batch may.
+    /// Waits for room, for as long as a batch may. The end of a batch before it can be as far away as
+    /// its consumer likes, and makes room.
     async fn in_time<T>(
         &self,
         admitted: impl std::future::Future<Output = Result<T, crate::cache::Refused>>,
         ticket: &Ticket,
     ) -> Result<T, Fault> {
         let longest = self.shared.options.longest_wait;
+        let over = async {
+            self.batches.is_first(self.number).await;
+            tokio::time::sleep(longest).await;
+        };
         tokio::select! {
             biased;
             () = ticket.cancelled() => Err(given_up()),
-            admitted = tokio::time::timeout(longest, admitted) => match admitted {
-                Ok(admitted) => Ok(admitted?),
-                Err(_) => {
-                    let text = format!("no room for metadata within {longest:?}");
-                    Err(Fault::new(Kind::Saturated, text))
-                }
-            },
+            admitted = admitted => Ok(admitted?),
+            () = over => {
+                let text = format!("no room for metadata within {longest:?}");
+                Err(Fault::new(Kind::Saturated, text))
+            }
         }
     }
 
@@ -112,13 +132,16 @@ impl Work {
         flight: Flight<ShardKey, Shard>,
         ticket: &Ticket,
     ) {
-        let (own, array, number) = (Arc::clone(&self.shared), Arc::clone(array), self.number);
+        let (own, array, number) = (Arc::clone(&self.shared), Arc::clone(array), self.turn);
         self.shared.runtime.spawn(async move {
-            match own.read_shard(&array, &key, number).await {
-                Ok(index) => {
-                    let bytes = index.as_ref().map_or(0, |index| index.bytes());
-                    flight.ready(index.map(Arc::new), bytes);
+            let is_needed = || flight.is_needed();
+            match own.read_shard(&array, &key, number, &is_needed).await {
+                Ok(Some(index)) => {
+                    let bytes = index.bytes();
+                    flight.ready(Some(Arc::new(index)), bytes);
                 }
+                // It may be written later.
+                Ok(None) => flight.ready_for_now(None, 0),
                 Err(fault) => flight.fail(fault),
             }
         });
@@ -153,7 +176,7 @@ impl Work {
     }
 }
 
-fn given_up() -> Fault {
+pub(super) fn given_up() -> Fault {
     Fault::new(Kind::Cancelled, "the batch was given up")
 }
 
@@ -166,11 +189,19 @@ fn shard(array: &ArrayMeta, tile: &Tile) -> (ShardKey, u64) {
 }
 
 impl Shared {
-    async fn read_array(&self, path: &str, batch: u64) -> Result<(ArrayMeta, u64), Fault> {
+    async fn read_array(
+        &self,
+        path: &str,
+        batch: u64,
+        is_needed: IsNeeded<'_>,
+    ) -> Result<(ArrayMeta, u64), Fault> {
         let missing = || Fault::new(Kind::Missing, format!("{path}: there is no such array"));
         let format = self.options.format;
         if format != Format::V2 {
-            if let Some(json) = self.read_description(path, "zarr.json", batch).await? {
+            if let Some(json) = self
+                .read_description(path, "zarr.json", batch, is_needed)
+                .await?
+            {
                 let bytes = json.len() as u64;
                 return Ok((ArrayMeta::parse_v3(path, &json)?, bytes));
             }
@@ -178,7 +209,9 @@ impl Shared {
         if format == Format::V3 {
             return Err(missing());
         }
-        let json = self.read_description(path, ".zarray", batch).await?;
+        let json = self
+            .read_description(path, ".zarray", batch, is_needed)
+            .await?;
         let json = json.ok_or_else(missing)?;
         let bytes = json.len() as u64;
         Ok((ArrayMeta::parse_v2(path, &json)?, bytes))
@@ -189,19 +222,17 @@ impl Shared {
         path: &str,
         name: &str,
         batch: u64,
+        is_needed: IsNeeded<'_>,
     ) -> Result<Option<bytes::Bytes>, Fault> {
         let place = match path.trim_matches('/') {
             "" => name.to_owned(),
             path => format!("{path}/{name}"),
         };
-        let read = self.source.read(&place, None, None, batch, None).await?;
-        match read {
-            Some(read) if read.size > LARGEST_ARRAY => {
-                let text = format!("{place}: {} bytes, more than {LARGEST_ARRAY}", read.size);
-                Err(Fault::new(Kind::TooLarge, text))
-            }
-            read => Ok(read.map(|read| read.bytes)),
-        }
+        let ask = Ask {
+            is_needed: Some(is_needed),
+            ..Ask::new(&place, LARGEST_ARRAY, batch)
+        };
+        Ok(self.source.read(ask).await?.map(|read| read.bytes))
     }
 
     /// The index of a shard. `None`: there is no such shard.
@@ -210,12 +241,17 @@ impl Shared {
         array: &ArrayMeta,
         key: &str,
         batch: u64,
-    ) -> Result<Option<crate::array::ShardIndex>, Fault> {
+        is_needed: IsNeeded<'_>,
+    ) -> Result<Option<ShardIndex>, Fault> {
         let Some(sharding) = array.sharding() else {
             return Err(Fault::new(Kind::Misuse, format!("{key}: it has no shards")));
         };
-        let range = Some(sharding.index_range());
-        let read = self.source.read(key, range, None, batch, None).await?;
+        let ask = Ask {
+            range: Some(&sharding.index_range()),
+            is_needed: Some(is_needed),
+            ..Ask::new(key, sharding.index_bytes(), batch)
+        };
+        let read = self.source.read(ask).await?;
         read.map(|read| sharding.decode_index(key, read))
             .transpose()
     }

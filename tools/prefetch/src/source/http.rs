@@ -71,26 +71,23 @@ fn busy(response: &HttpResponse) -> Option<Busy> {
     })
 }
 
-/// The answer of a store that is in a chain of errors.
-pub fn find(error: &object_store::Error) -> Option<Busy> {
-    let mut error: Option<&(dyn std::error::Error + 'static)> = Some(error);
-    while let Some(next) = error {
-        if let Some(busy) = next.downcast_ref() {
-            return Some(*busy);
-        }
-        error = next.source();
-    }
-    None
+/// The errors of a chain.
+fn chain(error: &object_store::Error) -> impl Iterator<Item = &(dyn std::error::Error + 'static)> {
+    let first: &(dyn std::error::Error + 'static) = error;
+    std::iter::successors(Some(first), |error| error.source())
 }
 
-/// A connection that failed is in a chain of errors.
+/// The answer of a store that is in a chain of errors.
+pub fn find(error: &object_store::Error) -> Option<Busy> {
+    chain(error).find_map(|error| error.downcast_ref().copied())
+}
+
+/// A connection that failed, in any way, is in a chain of errors.
 pub fn is_transport(error: &object_store::Error) -> bool {
-    let mut error: Option<&(dyn std::error::Error + 'static)> = Some(error);
-    while let Some(next) = error {
-        if let Some(http) = next.downcast_ref::<HttpError>() {
-            return !matches!(http.kind(), HttpErrorKind::Unknown);
-        }
-        error = next.source();
-    }
-    false
+    chain(error).any(|error| error.is::<HttpError>())
+}
+
+/// The kind of the error of a file that is in a chain of errors.
+pub fn io_kind(error: &object_store::Error) -> Option<std::io::ErrorKind> {
+    chain(error).find_map(|error| Some(error.downcast_ref::<std::io::Error>()?.kind()))
 }

@@ -35,8 +35,18 @@ pub enum Ill {
     Other,
 }
 
+/// The names that a store gives to versions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tags {
+    Strong,
+    /// No condition matches them.
+    Weak,
+    None,
+}
+
 #[derive(Debug, Default)]
 pub struct Store {
+    tags: Mutex<Option<Tags>>,
     pub inner: InMemory,
     log: Mutex<Vec<String>>,
     ill: Mutex<HashMap<String, Ill>>,
@@ -51,6 +61,10 @@ impl std::fmt::Display for Store {
 impl Store {
     pub fn log(&self) -> Vec<String> {
         std::mem::take(&mut *self.log.lock().expect("a log"))
+    }
+
+    pub fn tags(&self, tags: Tags) {
+        *self.tags.lock().expect("tags") = Some(tags);
     }
 
     pub fn fails(&self, path: &str, ill: Ill) {
@@ -116,21 +130,36 @@ impl ObjectStore for Store {
             .get(place.as_ref())
             .copied();
         match ill {
-            None => self.inner.get_opts(place, options).await,
+            None => {
+                let tags = *self.tags.lock().expect("tags");
+                let is_asked = options.if_match.is_some();
+                if tags == Some(Tags::Weak) && is_asked {
+                    return Err(Error::Precondition {
+                        path: place.to_string(),
+                        source: "a weak tag".into(),
+                    });
+                }
+                let mut result = self.inner.get_opts(place, options).await?;
+                let tag = &mut result.meta.e_tag;
+                match tags.unwrap_or(Tags::Strong) {
+                    Tags::Strong => {}
+                    Tags::Weak => *tag = tag.take().map(|tag| format!("W/\"{tag}\"")),
+                    Tags::None => *tag = None,
+                }
+                Ok(result)
+            }
             Some(Ill::Denied) => Err(Error::PermissionDenied {
                 path: place.to_string(),
                 source: "denied".into(),
             }),
-            Some(Ill::Shorter) => {
-                let mut result = self.inner.get_opts(place, options).await?;
-                result.range.end += 1;
-                Ok(result)
-            }
-            Some(Ill::Other) => {
+            Some(ill) => {
                 let result = self.inner.get_opts(place, options).await?;
                 let (meta, range) = (result.meta.clone(), result.range.clone());
                 let mut bytes = result.bytes().await?.to_vec();
-                bytes[0] ^= 1;
+                match ill {
+                    Ill::Shorter => drop(bytes.pop()),
+                    _ => bytes[0] ^= 1,
+                }
                 let store = InMemory::new();
                 store.put(place, bytes.into()).await?;
                 let other = store.get(place).await?;

@@ -5,12 +5,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
+use object_store::path::Path;
+use object_store::ObjectStoreExt as _;
 use tokio::time::Instant;
 use zernel_prefetch::loader::{Loader, Settings};
+use zernel_prefetch::order::{Order, Position};
 use zernel_prefetch::prefetcher::{Options, Sample};
 use zernel_prefetch::Kind;
 
-use crate::lab::{prefetcher, sample, Ill, Store, ROUND_TRIP};
+use crate::lab::{prefetcher, sample, Ill, Store, Tags, ROUND_TRIP};
 
 /// A store with an array of 64 rows of 8 numbers: 8 shards of 8 rows, each row a chunk.
 async fn store() -> Arc<Store> {
@@ -146,14 +149,137 @@ async fn objects_that_change_are_read_anew() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_array_in_another_shape_is_read_anew_with_and_without_versions() {
+    for tags in [Tags::Strong, Tags::Weak, Tags::None] {
+        // Longer and shorter shards than before.
+        for shard in [[16, 8], [4, 8]] {
+            let store = store().await;
+            store.tags(tags);
+            let prefetcher = prefetcher(&store, 64, Options::default());
+            let load = || {
+                let rows = (0..64).map(row);
+                Loader::new(&prefetcher, Settings::default(), rows).expect("a stream")
+            };
+            let mut known = load();
+            while let Some(loaded) = known.next().await {
+                loaded.expect("no fault");
+            }
+            store.write("a", &[64, 8], &shard, &[2, 8]).await;
+            let mut loader = load();
+            for at in 0..16 {
+                let loaded = loader.next().await.expect("one more");
+                let loaded = loaded.unwrap_or_else(|fault| panic!("{tags:?} {shard:?}: {fault}"));
+                assert_eq!(loaded.data, [numbers(at)], "{tags:?} {shard:?}");
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_loader_that_is_dropped_ends_its_work() {
     let store = store().await;
     let prefetcher = prefetcher(&store, 1, Options::default());
-    let loader = Loader::new(&prefetcher, Settings::default(), (0..64).map(row)).expect("a stream");
-    tokio::time::sleep(3 * ROUND_TRIP).await;
+    // All metadata is there when the first data is on its way; other batches wait for their turn.
+    let settings = Settings {
+        lookahead: 1,
+        ..Settings::default()
+    };
+    let loader = Loader::new(&prefetcher, settings, (0..8).map(row)).expect("a stream");
+    tokio::time::sleep(5 * ROUND_TRIP / 2).await;
+    let requests = || prefetcher.source().counts().requests;
+    assert_eq!(requests(), 3);
     drop(loader);
-    tokio::time::sleep(10 * ROUND_TRIP).await;
-    let requests = prefetcher.source().counts().requests;
     tokio::time::sleep(100 * ROUND_TRIP).await;
-    assert_eq!(prefetcher.source().counts().requests, requests);
+    assert_eq!(requests(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_who_stops_waiting_misses_no_batch() {
+    let store = store().await;
+    let prefetcher = prefetcher(&store, 1, Options::default());
+    let settings = Settings {
+        depth: 1,
+        ..Settings::default()
+    };
+    let mut loader = Loader::new(&prefetcher, settings, (0..8).map(row)).expect("a stream");
+    let (mut all, mut waits) = (Vec::new(), 0);
+    loop {
+        match tokio::time::timeout(ROUND_TRIP / 3, loader.next()).await {
+            Ok(Some(loaded)) => all.extend(loaded.expect("no fault").data),
+            Ok(None) => break,
+            Err(_) => waits += 1,
+        }
+    }
+    assert!(waits > 8, "{waits}");
+    assert_eq!(all, (0..8).map(numbers).collect::<Vec<_>>());
+    assert!(loader.next().await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn batches_that_panic_are_no_end() {
+    let store = store().await;
+    let prefetcher = prefetcher(&store, 64, Options::default());
+    let settings = Settings {
+        lookahead: 1,
+        ..Settings::default()
+    };
+    let batches = (0..3).map(|at| match at {
+        2 => panic!("of the caller"),
+        at => row(at),
+    });
+    let mut loader = Loader::new(&prefetcher, settings, batches).expect("a stream");
+    for at in 0..2 {
+        let loaded = loader.next().await.expect("one more");
+        assert_eq!(loaded.expect("no fault").data, [numbers(at)]);
+    }
+    let fault = loader.next().await.expect("a fault").expect_err("a fault");
+    assert_eq!(fault.kind(), Kind::Misuse);
+    assert!(loader.next().await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_loader_is_resumed_behind_each_of_its_batches() {
+    let store = store().await;
+    let prefetcher = prefetcher(&store, 64, Options::default());
+    let order = Order {
+        samples: 8,
+        batch: 1,
+        seed: Some(3),
+        rank: 0,
+        ranks: 1,
+    };
+    let load = |position, count| {
+        let batches = order.from(position).expect("an order").placed().take(count);
+        let batches = batches.map(|(behind, at)| (behind, row(at[0])));
+        Loader::placed(&prefetcher, Settings::default(), batches).expect("a stream")
+    };
+    let mut whole = load(Position::default(), 12);
+    let mut parts = load(Position::default(), 1);
+    while let Some(loaded) = whole.next().await {
+        let loaded = loaded.expect("no fault");
+        let part = parts.next().await.expect("one").expect("no fault");
+        assert_eq!(part.data, loaded.data);
+        assert_eq!(part.behind, loaded.behind);
+        parts = load(part.behind.expect("an order"), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_box_that_no_memory_holds_is_a_fault() {
+    let store = store().await;
+    let json = r#"{"zarr_format": 2, "shape": [281474976710656], "chunks": [2147483648],
+        "dtype": "|u1", "order": "C", "fill_value": 0, "filters": null, "compressor": null}"#;
+    store
+        .inner
+        .put(&Path::from("large/.zarray"), json.into())
+        .await
+        .expect("memory");
+    let prefetcher = prefetcher(&store, 64, Options::default());
+    let batches = [vec![sample("large", &[0], &[1 << 48])], row(1)];
+    let mut loader = Loader::new(&prefetcher, Settings::default(), batches.into_iter());
+    let loader = loader.as_mut().expect("a stream");
+    let fault = loader.next().await.expect("one").expect_err("no memory");
+    assert_eq!(fault.kind(), Kind::TooLarge);
+    let loaded = loader.next().await.expect("one more").expect("no fault");
+    assert_eq!(loaded.data, [numbers(1)]);
 }

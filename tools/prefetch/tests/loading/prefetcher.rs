@@ -38,10 +38,10 @@ async fn a_batch_takes_two_round_trips_and_then_none() {
         log,
         ["a/zarr.json", "a/c/0/0", "a/c/0/1", "a/c/1/0", "a/c/1/1"]
     );
-    // One chunk of each shard for the one; the other has that of the first shard.
+    // One chunk of each shard for the one; the other's is of the first shard, and read with it.
     assert_eq!(
         (plan.objects.len(), plan.requests(), plan.absent.len()),
-        (5, 5, 0)
+        (4, 4, 0)
     );
     let again = stream.submit(vec![sample("a", &[1, 1], &[6, 6])]);
     assert!(again.batch().is_ready());
@@ -220,8 +220,9 @@ async fn a_full_cache_waits_for_batches_that_end() {
         "{:?}",
         begin.elapsed()
     );
-    // Room that does not come is a fault of the batch.
-    let third = stream.submit(vec![sample("a", &[8, 0], &[1, 8])]);
+    // Room that does not come is a fault of the first batch that is open.
+    let other = prefetcher.stream().expect("the second");
+    let third = other.submit(vec![sample("a", &[8, 0], &[1, 8])]);
     let begin = Instant::now();
     assert_eq!(
         third.planned().await.expect_err("no room").kind(),
@@ -229,9 +230,9 @@ async fn a_full_cache_waits_for_batches_that_end() {
     );
     assert_eq!(begin.elapsed(), Duration::from_secs(5));
     third.batch().drained().await;
-    // A batch that needs more than there is.
     drop(second);
     drop(third);
+    // A batch that needs more than there is.
     let large = stream.submit(vec![sample("a", &[0, 0], &[1, 12])]);
     assert_eq!(
         large.planned().await.expect_err("no room").kind(),
@@ -281,4 +282,143 @@ async fn bytes_that_do_not_come_are_asked_for_again() {
         Kind::Unavailable
     );
     assert_eq!(store.log().len(), 6);
+}
+
+#[tokio::test(start_paused = true)]
+async fn room_is_given_in_the_order_of_batches() {
+    let store = store().await;
+    store.write("b", &[16, 16], &[4, 4], &[2, 2]).await;
+    let options = Options {
+        shards: 3,
+        ..Options::default()
+    };
+    let prefetcher = prefetcher(&store, 64, options);
+    let stream = prefetcher.stream().expect("the first");
+    // The array of the second is known, and that of others is not.
+    let known = stream.submit(vec![sample("b", &[0, 0], &[1, 1])]);
+    known.planned().await.expect("no fault");
+    drop(known);
+    // Any two of these need more than there is.
+    let batches: Vec<_> = ["a", "b", "a"]
+        .into_iter()
+        .zip([0, 4, 8])
+        .map(|(array, at)| stream.submit(vec![sample(array, &[at, 0], &[1, 8]); 2]))
+        .collect();
+    let begin = Instant::now();
+    let mut logs = Vec::new();
+    for batch in batches {
+        batch.planned().await.expect("room");
+        drop(batch);
+        logs.push(store.log());
+    }
+    assert!(begin.elapsed() < Duration::from_secs(1));
+    let read = |name: &str| {
+        logs.iter()
+            .position(|log| log.iter().any(|key| key == name))
+    };
+    let read = ["a/c/0/0", "a/c/0/1", "b/c/1/1", "a/c/2/1"].map(read);
+    assert!(read.is_sorted() && read[0] == Some(0), "{read:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_consumer_that_pauses_for_long_loses_nothing() {
+    let store = store().await;
+    let options = Options {
+        shards: 2,
+        longest_wait: Duration::from_secs(5),
+        ..Options::default()
+    };
+    let prefetcher = prefetcher(&store, 64, options);
+    let stream = prefetcher.stream().expect("the first");
+    let batches: Vec<_> = [0, 4, 8, 12]
+        .map(|at| stream.submit(vec![sample("a", &[at, 0], &[1, 8])]))
+        .into();
+    for batch in batches {
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        batch.planned().await.expect("room");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn streams_share_requests_in_the_order_of_their_batches() {
+    let store = store().await;
+    let prefetcher = prefetcher(&store, 1, Options::default());
+    let streams = [0, 1].map(|_| prefetcher.stream().expect("one of few"));
+    let known = streams[0].submit(vec![sample("a", &[0, 0], &[1, 1])]);
+    known.planned().await.expect("no fault");
+    store.log();
+    // Of the first stream come two, then one of the second, then one of the first.
+    let batches: Vec<_> = [(0, 4), (0, 8), (1, 12), (0, 0)]
+        .map(|(stream, at)| streams[stream].submit(vec![sample("a", &[at, 0], &[1, 16])]))
+        .into();
+    for batch in &batches {
+        batch.planned().await.expect("no fault");
+    }
+    let log = store.log();
+    let rows: Vec<_> = log.iter().map(|key| key.as_bytes()[4] - b'0').collect();
+    assert_eq!(rows, [1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 0, 0, 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shard_that_is_written_later_is_found_when_its_time_is_over() {
+    for keep_faults in [Duration::ZERO, Duration::from_secs(3_600)] {
+        let store = store().await;
+        let place = Path::from("a/c/0/1");
+        let whole = store.inner.get(&place).await.expect("memory");
+        let whole = whole.bytes().await.expect("memory");
+        store.inner.delete(&place).await.expect("memory");
+        let options = Options {
+            keep_faults,
+            ..Options::default()
+        };
+        let prefetcher = prefetcher(&store, 64, options);
+        let stream = prefetcher.stream().expect("the first");
+        let mut absent = Vec::new();
+        for _ in 0..2 {
+            let batch = stream.submit(vec![sample("a", &[0, 4], &[1, 1])]);
+            absent.push(batch.planned().await.expect("no fault").absent.len());
+            store
+                .inner
+                .put(&place, whole.clone().into())
+                .await
+                .expect("memory");
+        }
+        assert_eq!(absent, [1, usize::from(!keep_faults.is_zero())]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn reads_that_nobody_needs_are_not_sent() {
+    let store = store().await;
+    let prefetcher = prefetcher(&store, 1, Options::default());
+    let stream = prefetcher.stream().expect("the first");
+    let known = stream.submit(vec![sample("a", &[0, 0], &[1, 1])]);
+    known.planned().await.expect("no fault");
+    store.log();
+    let other = prefetcher.stream().expect("the second");
+    let batch = stream.submit(vec![sample("a", &[4, 0], &[1, 16])]);
+    let needed = other.submit(vec![sample("a", &[4, 12], &[1, 1])]);
+    tokio::time::sleep(ROUND_TRIP / 2).await;
+    drop((known, batch, stream));
+    needed.planned().await.expect("no fault");
+    tokio::time::sleep(100 * ROUND_TRIP).await;
+    // One was on its way, and the last has two who need it.
+    assert_eq!(store.log(), ["a/c/1/0", "a/c/1/3"]);
+    let again = other.submit(vec![sample("a", &[4, 0], &[1, 16])]);
+    again.planned().await.expect("no fault");
+    assert_eq!(store.log(), ["a/c/1/1", "a/c/1/2"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_too_large_is_not_read() {
+    let store = store().await;
+    let large = vec![b' '; (16 << 20) + 1];
+    let place = Path::from("large/zarr.json");
+    store.inner.put(&place, large.into()).await.expect("memory");
+    let prefetcher = prefetcher(&store, 64, Options::default());
+    let stream = prefetcher.stream().expect("the first");
+    let batch = stream.submit(vec![sample("large", &[0], &[1])]);
+    let fault = batch.planned().await.expect_err("too large");
+    assert_eq!(fault.kind(), Kind::TooLarge);
+    assert_eq!(prefetcher.source().counts().bytes, 0);
 }

@@ -119,6 +119,32 @@ async fn data_takes_one_round_trip_more() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn samples_share_requests_and_chunks() {
+    let store = Arc::new(Store::default());
+    store.write("a", &[16], &[8], &[4]).await;
+    store.write("b", &[16], &[8], &[8]).await;
+    let samples = || {
+        let starts = [0, 1, 4, 6];
+        let of = |array: &'static str| starts.map(|at| sample(array, &[at], &[2]));
+        [of("a"), of("b")].concat()
+    };
+    let all: Vec<_> = samples().iter().map(|one| expected(&[16], one)).collect();
+    for (longest_range, requests) in [(8 << 20, 2), (16, 3), (0, 3)] {
+        let options = Options {
+            longest_range,
+            ..Options::default()
+        };
+        let stream = prefetcher(&store, 64, options).stream().expect("the first");
+        let batch = stream.submit(samples());
+        batch.planned().await.expect("no fault");
+        store.log();
+        let found = numbers(&source(&store), &batch, Waves::default()).await;
+        assert_eq!(found.expect("no fault"), all);
+        assert_eq!(store.log().len(), requests, "{longest_range}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn chunks_that_are_not_there_are_fill_value() {
     let store = Arc::new(Store::default());
     store.write("a", &[4, 4], &[2, 2], &[1, 1]).await;
