@@ -221,10 +221,14 @@ def cuda_suites(session: Session) -> list[Job]:
     # Programs that know nothing take long on the debug kernel.
     known, unknown = f"zernel-cudatest --skip auto. --skip killed. {SHORT}", \
         "zernel-cudatest --only auto."
+    if SHORT:
+        known += " --skip many_threads"
     killed = f"zernel-cudatest --only killed. {SHORT}"
     more = [on("base", "auto", 3, unknown)] if SHORT else \
         [on("base", "cuda", 4, known), on("base", "auto", 3, unknown),
-         on("debug", "auto", 8, unknown)]
+         on("debug", "auto", 8, unknown),
+         on("base", "timed-auto", 3, "zernel-cudatest --only timed.", "--mode", "icount",
+            mem=1280)]
 
     def host(results: Results) -> None:
         session.suite("languages", [str(SCRIPTS / "languages-test"), results["cuda"]],
@@ -232,11 +236,9 @@ def cuda_suites(session: Session) -> list[Job]:
 
     return [build(session, "cuda", 3, "cuda", needs="tools"), *more,
             Job("languages", host, ("cuda",), 1, BUILD_MEMORY_MB),
-            on("debug", "cuda", 12, known), on("debug", "killed", 4 if SHORT else 26, killed, mem=1280),
+            on("debug", "cuda", 8 if SHORT else 12, known), on("debug", "killed", 4 if SHORT else 26, killed, mem=1280),
             on("base", "gputest", 1.5, gputest),
-            on("base", "runtime", 1, beside, "--mode", "icount", mem=1280),
-            on("base", "timed-auto", 3, "zernel-cudatest --only timed.", "--mode", "icount",
-               mem=1280)]
+            on("base", "runtime", 1, beside, "--mode", "icount", mem=1280)]
 
 
 def python_suites(session: Session) -> list[Job]:
