@@ -252,7 +252,8 @@ int zernel_clear_level(struct zernel_runtime *runtime);
  * the older. When the last want of a TSG is over, also one of another runtime of the process, the
  * TSG has the level and the time slice again that it had before the first, unless somebody has
  * given it another class meanwhile, or it takes privilege that the program lacks. Each copy of the
- * runtime in a process knows its own wants alone.
+ * runtime in a process knows its own wants alone. A child of fork() has none: -ECHILD, also where the
+ * runtime does nothing.
  */
 int zernel_want_class(struct zernel_runtime *runtime, uint32_t level, uint32_t us, uint64_t *want);
 

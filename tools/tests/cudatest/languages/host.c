@@ -54,7 +54,7 @@ static void use(struct zernel_runtime *runtime)
 	struct zernel_stats stats = { .size = sizeof(stats) };
 	struct zernel_usage usage = { .size = sizeof(usage) };
 	struct zernel_spec spec = { .size = sizeof(spec), .key = 7 };
-	uint64_t request = 7, word = 7, one = 0, two = 0;
+	uint64_t request = 7, word = 7;
 
 	CHECK(zernel_is_inert(runtime) == 1 && strlen(zernel_error_name()) > 0);
 	CHECK(zernel_tsg(runtime, &word) == 0 && word == 0);
@@ -69,17 +69,24 @@ static void use(struct zernel_runtime *runtime)
 	}
 	CHECK(zernel_set_level(runtime, 0) == 0 && zernel_set_timeslice(runtime, 200) == 0);
 	CHECK(zernel_clear_level(runtime) == 0);
-	CHECK(zernel_want_class(runtime, 0, 0, &one) == 0);
-	CHECK(zernel_want_class(runtime, 7, 500, &two) == 0);
-	CHECK(zernel_want_class(runtime, 3, 0, &one) == 0);
-	CHECK(zernel_drop_class(runtime, one) == 0);
-	CHECK(zernel_drop_class(runtime, one) == -EIDRM);
 	CHECK(zernel_get_counters(runtime, &counters) == 0 && counters.begun == 0);
 	CHECK(zernel_get_stats(runtime, &stats) == 0 && stats.begun == 0);
 	CHECK(zernel_get_usage(runtime, &usage) == 0 && usage.busy_ns == 0);
 	CHECK(zernel_done(runtime, 129) == -ESTALE && strlen(zernel_error()) > 0);
 	CHECK(zernel_set_level(runtime, 8) == -EINVAL);
 	CHECK(zernel_get_stats(runtime, NULL) == -EINVAL);
+}
+
+/* Classes that are wanted. */
+static void want(struct zernel_runtime *runtime)
+{
+	uint64_t one = 0, two = 0;
+
+	CHECK(zernel_want_class(runtime, 0, 0, &one) == 0);
+	CHECK(zernel_want_class(runtime, 7, 500, &two) == 0);
+	CHECK(zernel_want_class(runtime, 3, 0, &one) == 0);
+	CHECK(zernel_drop_class(runtime, one) == 0);
+	CHECK(zernel_drop_class(runtime, one) == -EIDRM);
 }
 
 static void inert(void)
@@ -97,6 +104,7 @@ static void inert(void)
 	for (uint32_t mode = ZERNEL_MODE_AUTO; mode <= ZERNEL_MODE_OFF; mode++) {
 		runtime = attach_in(mode);
 		use(runtime);
+		want(runtime);
 		zernel_detach(runtime);
 	}
 	zernel_detach(NULL);
@@ -104,7 +112,12 @@ static void inert(void)
 	child = fork();
 	CHECK(child >= 0);
 	if (child == 0) {
+		uint64_t one = 0;
+
 		use(runtime);
+		/* A thread of the parent may have had the lock. */
+		CHECK(zernel_want_class(runtime, 0, 0, &one) == -ECHILD && one == 0);
+		CHECK(zernel_drop_class(runtime, 1) == -ECHILD);
 		zernel_detach(runtime);
 		_exit(0);
 	}
