@@ -35,8 +35,6 @@ pub enum Step {
     Nothing,
     /// A request may begin.
     Begin,
-    /// The data of the request is ready.
-    Ready,
     /// The request is over.
     Done,
     /// The request is given up.
@@ -88,13 +86,9 @@ impl Course {
     }
 
     /// Work is launched.
-    pub fn launch(&mut self) -> Step {
-        match self.stage {
-            Stage::Begun => {
-                *self = Self::at(Stage::Launched);
-                Step::Ready
-            }
-            _ => Step::Nothing,
+    pub fn launch(&mut self) {
+        if self.is_begun() {
+            *self = Self::at(Stage::Launched);
         }
     }
 
@@ -137,12 +131,16 @@ mod tests {
     fn a_request_goes_from_copy_to_synchronisation() {
         let mut course = begun();
         assert_eq!(course.copy(), Step::Nothing);
-        assert_eq!(course.launch(), Step::Ready);
-        assert_eq!(course.launch(), Step::Nothing);
+        assert!(course.is_begun());
+        course.launch();
+        assert!(course.is_launched() && !course.is_begun());
+        course.launch();
+        assert!(course.is_launched());
         assert_eq!(course.copy(), Step::Nothing);
         assert_eq!(course.synchronize(), Step::Done);
         assert_eq!(course.synchronize(), Step::Nothing);
-        assert_eq!(course.launch(), Step::Nothing);
+        course.launch();
+        assert_eq!(course, Course::NEW);
         assert_eq!(course.copy(), Step::Begin);
     }
 
@@ -151,7 +149,8 @@ mod tests {
         let mut course = Course::NEW;
         course.began(false);
         assert_eq!(course.copy(), Step::Nothing);
-        assert_eq!(course.launch(), Step::Nothing);
+        course.launch();
+        assert!(!course.is_launched() && !course.is_begun());
         assert_eq!(course.synchronize(), Step::Nothing);
         assert_eq!(course.copy(), Step::Begin);
     }
@@ -173,13 +172,14 @@ mod tests {
             assert_eq!(course.copy(), Step::Nothing);
         }
         assert_eq!(course.synchronize(), Step::Nothing);
-        assert_eq!(course.launch(), Step::Ready);
+        course.launch();
+        assert!(course.is_launched());
     }
 
     #[test]
     fn many_copies_start_anew() {
         let mut launched = begun();
-        let _ = launched.launch();
+        launched.launch();
         let mut left_out = Course::NEW;
         left_out.began(false);
         for (mut course, last) in [

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use zernel_runtime::{Idle, Request, Runtime, Spec};
 
-use crate::course::{Course, Step};
+use crate::course::Course;
 use crate::requests::{End, Ticket, Underway, LONGEST};
 use crate::settings::Begin;
 use crate::sites::{Place, Sites};
@@ -52,11 +52,11 @@ impl Drop for Leaving {
 
 impl Thread {
     /// Moves it on.
-    pub fn step(&self, step: impl FnOnce(&mut Course) -> Step) -> Step {
+    pub fn step<T>(&self, step: impl FnOnce(&mut Course) -> T) -> T {
         let mut course = self.course.get();
-        let step = step(&mut course);
+        let result = step(&mut course);
         self.course.set(course);
-        step
+        result
     }
 
     /// Learns that another thread has ended its request, or that its lease is over.
@@ -77,19 +77,13 @@ impl Thread {
         let ticket = self.ticket.get();
         if sys::aside(|| REQUESTS.is_expired(ticket)) == Some(true) {
             self.end(End::Cancelled);
-            self.step(|course| {
-                course.began(false);
-                Step::Nothing
-            });
+            self.step(|course| course.began(false));
         }
     }
 
     /// Its request is over: it starts anew.
     pub fn forget(&self) {
-        self.step(|course| {
-            course.ended();
-            Step::Nothing
-        });
+        self.step(|course| course.ended());
     }
 
     /// Ends its request.
@@ -102,10 +96,7 @@ impl Thread {
     #[cold]
     pub fn begin(&self, origin: Origin) {
         let begun = sys::aside(|| begin(origin)).flatten();
-        self.step(|course| {
-            course.began(begun.is_some());
-            Step::Nothing
-        });
+        self.step(|course| course.began(begun.is_some()));
         self.ticket.set(begun.unwrap_or(Ticket::NONE));
         self.is_owner.set(true);
         if begun.is_some() {
@@ -123,10 +114,7 @@ impl Thread {
             false => REQUESTS.adopt(sys::number(sys::current()?)),
         });
         self.ticket.set(adopted.flatten()?);
-        self.step(|course| {
-            course.began(true);
-            Step::Nothing
-        });
+        self.step(|course| course.began(true));
         let _ = LEAVING.try_with(|_| ());
         self.launching(stream)
     }

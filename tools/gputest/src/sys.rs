@@ -4,7 +4,6 @@
 #![allow(unsafe_code)]
 
 pub mod control;
-pub mod files;
 pub mod memory;
 
 use std::ffi::{c_int, c_uint, c_void, CStr};

@@ -6,6 +6,7 @@
 mod context;
 mod fault;
 mod item;
+mod own;
 mod stats;
 mod trace;
 
@@ -28,6 +29,7 @@ pub use context::{
 };
 pub use fault::{Fault, Operation};
 pub use item::{Completion, Condition, Item, Status};
+pub use own::OwnTsg;
 pub use stats::{EngineStats, TsgStats};
 pub use trace::{Activity, Record, Trace};
 

@@ -12,8 +12,7 @@ use tokio::task::JoinHandle;
 use crate::order::Position;
 use crate::plan::Plan;
 use crate::prefetcher::{Ahead, Prefetcher, Sample, Stream};
-use crate::read::{read, Waves};
-use crate::region::Place;
+use crate::read::{places, read, Waves};
 use crate::{Fault, Kind};
 
 /// Sizes of a loader.
@@ -311,14 +310,7 @@ async fn once(prefetcher: &Prefetcher, batch: &Ahead, waves: Waves) -> Result<Ve
         .zip(samples)
         .map(|(bytes, sample)| room(bytes, sample))
         .collect::<Result<_, _>>()?;
-    let mut places: Vec<_> = data
-        .iter_mut()
-        .zip(samples)
-        .map(|(bytes, sample)| Place {
-            bytes,
-            shape: &sample.region.shape,
-        })
-        .collect();
+    let mut places = places(&mut data, samples);
     read(prefetcher.source(), &plan, batch.turn(), waves, &mut places).await?;
     Ok(data)
 }

@@ -14,6 +14,7 @@ use tokio::sync::oneshot;
 use crate::array::ArrayMeta;
 use crate::decode::{guarded, MOST_BYTES};
 use crate::plan::{Object, Piece, Plan, Range};
+use crate::prefetcher::Sample;
 use crate::region::Place;
 use crate::source::{Ask, Source};
 use crate::{Fault, Kind};
@@ -34,6 +35,17 @@ struct Chunk<'a, T> {
     /// The parts of it that samples have.
     pieces: &'a [Piece],
     bytes: T,
+}
+
+/// The places of samples in memory, each with that of its box.
+pub fn places<'a>(data: &'a mut [Vec<u8>], samples: &'a [Sample]) -> Vec<Place<'a>> {
+    let pairs = data.iter_mut().zip(samples);
+    pairs
+        .map(|(bytes, sample)| Place {
+            bytes,
+            shape: &sample.region.shape,
+        })
+        .collect()
 }
 
 /// Reads all of a plan. `places[sample]` has room for the elements of that sample's box, of the type

@@ -10,7 +10,7 @@ use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;
 use zernel_prefetch::batch::{Batch, Progress};
 use zernel_prefetch::budget::Budget;
-use zernel_prefetch::cache::{Admission, Cache, Limits, Look, StreamId};
+use zernel_prefetch::cache::{Admission, Cache, Handle, Limits, Look, StreamId};
 use zernel_prefetch::gate::{Gate, Misuse, State};
 use zernel_prefetch::{Fault, Kind};
 
@@ -25,6 +25,17 @@ fn cache(entries: u32) -> (Arc<Words>, StreamId) {
     let cache = Cache::new(limits, stage);
     let stream = cache.open().expect("the first");
     (cache, stream)
+}
+
+/// A cache whose one entry, key 1 with value 1, nobody needs from batch 1 on.
+fn full() -> (Arc<Words>, StreamId, Handle) {
+    let (cache, stream) = cache(1);
+    let Ok(Admission::New(handle, flight)) = cache.admit(&1, stream, 0, 1) else {
+        panic!("it is empty");
+    };
+    flight.ready(1, 1);
+    cache.advance(stream, 1).expect("it is open");
+    (cache, stream, handle)
 }
 
 fn model(test: impl Fn() + Sync + Send + 'static) {
@@ -198,12 +209,7 @@ fn room_is_not_missed() {
 #[test]
 fn a_handle_names_its_entry_while_others_go() {
     model(|| {
-        let (cache, stream) = cache(1);
-        let Ok(Admission::New(handle, flight)) = cache.admit(&1, stream, 0, 1) else {
-            panic!("it is empty");
-        };
-        flight.ready(1, 1);
-        cache.advance(stream, 1).expect("it is open");
+        let (cache, stream, handle) = full();
         let other = Arc::clone(&cache);
         let next = thread::spawn(move || match other.admit(&2, stream, 1, 1) {
             Ok(Admission::New(_, flight)) => flight.ready(2, 1),
@@ -220,12 +226,7 @@ fn a_handle_names_its_entry_while_others_go() {
 #[test]
 fn a_pin_keeps_its_entry() {
     model(|| {
-        let (cache, stream) = cache(1);
-        let Ok(Admission::New(handle, flight)) = cache.admit(&1, stream, 0, 1) else {
-            panic!("it is empty");
-        };
-        flight.ready(1, 1);
-        cache.advance(stream, 1).expect("it is open");
+        let (cache, stream, handle) = full();
         let other = Arc::clone(&cache);
         let next = thread::spawn(move || {
             block_on(other.admitted(&2, stream, 1, 1)).expect("an open stream");

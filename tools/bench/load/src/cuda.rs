@@ -2,7 +2,6 @@
 //! A client process that is a program of CUDA, and whose requests are those of the runtime.
 
 use std::ffi::CStr;
-use std::fs;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
@@ -10,10 +9,9 @@ use std::time::Duration;
 
 use anyhow::{bail, ensure, Context as _, Result};
 use cuda::{Attribute, Driver, Function, Grid, Module, Own, OwnStream, Registered, Stream};
-use libzernel::sim::{Sim, TsgStats, COMPUTE_ENGINE};
+use libzernel::sim::{OwnTsg, TsgStats};
 use libzernel::sys::memory::SharedMemory;
 use libzernel::{Timestamp, Zernel};
-use rustix::process::{getpid, pidfd_getfd, pidfd_open, PidfdFlags, PidfdGetfdFlags};
 use zernel_report::outcome::HintUse;
 use zernel_report::requests::Requests;
 use zernel_runtime::{Mode, Options, Request, Runtime, Spec};
@@ -41,9 +39,6 @@ const BLOCKS_PER_SM: u32 = 2;
 /// Bytes of a copy. The CPU moves the bytes of the stand-in, and would take longer for those of a
 /// network than a GPU does: the client sleeps for the rest of that time.
 const COPY: usize = 4_096;
-
-/// Contexts that the library can have in a file of the software GPU.
-const CONTEXTS: u32 = 4;
 
 /// The calls of CUDA that requests make, without requests.
 struct Calls {
@@ -219,22 +214,9 @@ impl Machine for Program {
 
 /// Statistics of the compute TSG of this process on the software GPU.
 fn compute() -> Result<TsgStats> {
-    let own = pidfd_open(getpid(), PidfdFlags::empty())?;
-    for entry in fs::read_dir("/proc/self/fd")? {
-        let entry = entry?;
-        // The one of the folder itself is gone when it is read.
-        if !fs::read_link(entry.path()).is_ok_and(|to| to.as_os_str() == Sim::PATH) {
-            continue;
-        }
-        let name = entry.file_name();
-        let number = name.to_str().context("a file has no number")?.parse()?;
-        let file = pidfd_getfd(&own, number, PidfdGetfdFlags::empty())?;
-        let mut contexts = (1..=CONTEXTS).filter_map(|at| TsgStats::of_file(&file, at).ok());
-        if let Some(compute) = contexts.find(|tsg| tsg.engine == COMPUTE_ENGINE) {
-            return Ok(compute);
-        }
-    }
-    bail!("CUDA is not that of the software GPU: it has no context there")
+    let tsg = OwnTsg::for_compute()?.into_iter().next();
+    let tsg = tsg.context("CUDA is not that of the software GPU: it has no context there")?;
+    Ok(tsg.stats)
 }
 
 /// Runs the client of `order`, as [`crate::worker::run`] does.

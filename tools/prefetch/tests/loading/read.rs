@@ -9,8 +9,7 @@ use object_store::{ObjectStore, ObjectStoreExt as _};
 use proptest::prelude::*;
 use tokio::time::Instant;
 use zernel_prefetch::prefetcher::{Ahead, Options, Sample};
-use zernel_prefetch::read::{read, Waves};
-use zernel_prefetch::region::Place;
+use zernel_prefetch::read::{places, read, Waves};
 use zernel_prefetch::source::{Retries, Source};
 use zernel_prefetch::{Fault, Kind};
 
@@ -28,14 +27,7 @@ async fn numbers(source: &Source, batch: &Ahead, waves: Waves) -> Result<Vec<Vec
         .iter()
         .map(|sample| vec![0xee; 4 * count(sample)])
         .collect();
-    let mut places: Vec<_> = bytes
-        .iter_mut()
-        .zip(samples)
-        .map(|(bytes, sample)| Place {
-            bytes,
-            shape: &sample.region.shape,
-        })
-        .collect();
+    let mut places = places(&mut bytes, samples);
     read(source, &plan, 0, waves, &mut places).await?;
     let number = |bytes: &[u8]| u32::from_ne_bytes(bytes.try_into().expect("four"));
     Ok(bytes

@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cuda.h>
 
@@ -17,6 +18,25 @@
 			exit(1);                                                           \
 		}                                                                          \
 	} while (0)
+
+/* A test of a program. */
+struct test_case {
+	const char *name;
+	void (*run)(void);
+};
+
+/* Runs the test that the argument names; the exit status of the program. */
+static inline int run_case(const struct test_case *cases, size_t count, int argc, char **argv)
+{
+	for (size_t at = 0; at < count; at++) {
+		if (argc == 2 && strcmp(argv[1], cases[at].name) == 0) {
+			cases[at].run();
+			return 0;
+		}
+	}
+	fprintf(stderr, "usage: %s CASE\n", argv[0]);
+	return 2;
+}
 
 /* A context, current, with two kernels: one takes the time that it is told, one is a fault. */
 struct program {

@@ -176,10 +176,7 @@ static void inert(void)
 
 int main(int argc, char **argv)
 {
-	static const struct {
-		const char *name;
-		void (*run)(void);
-	} cases[] = {
+	static const struct test_case cases[] = {
 		{ "requests", requests },
 		{ "bad_input", bad_input },
 		{ "page_unmapped", page_unmapped },
@@ -192,12 +189,5 @@ int main(int argc, char **argv)
 		{ "inert", inert },
 	};
 
-	for (size_t at = 0; at < sizeof(cases) / sizeof(cases[0]); at++) {
-		if (argc == 2 && strcmp(argv[1], cases[at].name) == 0) {
-			cases[at].run();
-			return 0;
-		}
-	}
-	fprintf(stderr, "usage: %s CASE\n", argv[0]);
-	return 2;
+	return run_case(cases, sizeof(cases) / sizeof(cases[0]), argc, argv);
 }

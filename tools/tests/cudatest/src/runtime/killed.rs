@@ -2,21 +2,19 @@
 //! Processes that are killed in each state of a request: the GPU is given back, nothing of them is
 //! left, and the process after them is served.
 
-use std::fs;
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{bail, ensure, Context as _, Result};
+use anyhow::{ensure, Context as _, Result};
 use cuda::Stream;
 use libzernel::request::{Of, RequestStats};
-use libzernel::sim::{Sim, TsgStats, COMPUTE_ENGINE};
+use libzernel::sim::{OwnTsg, Sim};
 use libzernel::sys::memory::SharedMemory;
 use libzernel::tsg::{self, Tsg};
 use libzernel::{Level, Target, Zernel};
 use rustix::fs::{ftruncate, memfd_create, MemfdFlags};
-use rustix::process::{getpid, pidfd_getfd, pidfd_open, PidfdFlags, PidfdGetfdFlags};
 use testkit::check_eq;
 use testkit::child::{Child, End};
 use testkit::harness::{case, Outcome, Suite};
@@ -48,8 +46,6 @@ const TIMES: u64 = 100;
 const FEW: u64 = 10;
 /// The longest lease: a state lasts for as long as a test needs.
 const LEASE_US: &str = "10000000";
-/// Contexts of the software GPU that the library makes in a file.
-const CONTEXTS: u32 = 4;
 /// Work that ends on its own long after the test.
 const LONG: Duration = Duration::from_secs(600);
 /// Work of a request.
@@ -141,23 +137,10 @@ impl Progress {
 
     /// Tells the software GPU's handle of this process's compute TSG.
     fn tell_handle(&self) -> Result<()> {
-        let own = pidfd_open(getpid(), PidfdFlags::empty())?;
-        for entry in fs::read_dir("/proc/self/fd")? {
-            let entry = entry?;
-            // The one of the folder itself is gone when it is read.
-            if !fs::read_link(entry.path()).is_ok_and(|to| to.as_os_str() == Sim::PATH) {
-                continue;
-            }
-            let name = entry.file_name();
-            let number = name.to_str().context("a number")?.parse()?;
-            let file = pidfd_getfd(&own, number, PidfdGetfdFlags::empty())?;
-            let mut contexts = (1..=CONTEXTS).filter_map(|at| TsgStats::of_file(&file, at).ok());
-            if let Some(compute) = contexts.find(|tsg| tsg.engine == COMPUTE_ENGINE) {
-                self.0.long_words()[1].store(compute.tsg, Release);
-                return Ok(());
-            }
-        }
-        bail!("the library has no context for compute")
+        let tsg = OwnTsg::for_compute()?.into_iter().next();
+        let tsg = tsg.context("the library has no context for compute")?;
+        self.0.long_words()[1].store(tsg.stats.tsg, Release);
+        Ok(())
     }
 
     /// The handle that was told.
