@@ -89,6 +89,8 @@ static atomic_t calls[ARRAY_SIZE(commands) + 1][2];
  * that calls for these do not count.
  */
 static atomic_t dead_calls;
+/* The last of these: control, client, object and status, each written by itself. */
+static u32 dead_last[4];
 
 static const struct command *find(u32 number)
 {
@@ -235,8 +237,13 @@ u32 simrm_control(const struct simrm_caller *who, struct rm_control *control)
 	/* Counted before its outcome can be seen. */
 	atomic_inc(&calls[command ? command - commands : ARRAY_SIZE(commands)][who->kernel]);
 	status = carry_out(who, command, control);
-	if (who->kernel && command && command->kind == SIMRM_TSG && is_gone(status))
+	if (who->kernel && command && command->kind == SIMRM_TSG && is_gone(status)) {
+		WRITE_ONCE(dead_last[0], control->cmd);
+		WRITE_ONCE(dead_last[1], control->client);
+		WRITE_ONCE(dead_last[2], control->object);
+		WRITE_ONCE(dead_last[3], status);
 		atomic_inc(&dead_calls);
+	}
 	return status;
 }
 
@@ -250,5 +257,9 @@ int simrm_control_calls(char *buffer, size_t size)
 		used += scnprintf(buffer + used, size - used, "%#010x kernel %d user %d\n",
 				  i < ARRAY_SIZE(commands) ? commands[i].number : U32_MAX,
 				  atomic_read(&calls[i][1]), atomic_read(&calls[i][0]));
-	return used + scnprintf(buffer + used, size - used, "dead %d\n", atomic_read(&dead_calls));
+	return used + scnprintf(buffer + used, size - used,
+				"dead %d last %#x client %#x object %#x status %#x\n",
+				atomic_read(&dead_calls), READ_ONCE(dead_last[0]),
+				READ_ONCE(dead_last[1]), READ_ONCE(dead_last[2]),
+				READ_ONCE(dead_last[3]));
 }

@@ -265,11 +265,14 @@ pub fn registers(runlist: u32) -> Result<Place> {
     place.with_context(|| format!("no registers are told of run list {runlist:#x}"))
 }
 
-/// Calls of the kernel to the resource manager for something that was gone, since it was loaded.
-pub fn dead_calls() -> Result<u64> {
+/// Calls of the kernel to the resource manager for a TSG that was gone, since it was loaded, and
+/// the last of them.
+pub fn dead_calls() -> Result<(u64, String)> {
     let text = fs::read_to_string(CALLS).context(CALLS)?;
     let dead = text.lines().find_map(|line| line.strip_prefix("dead "));
-    number(dead.context("nothing is told of dead handles")?.trim())
+    let dead = dead.context("nothing is told of dead handles")?;
+    let (count, last) = dead.split_once(' ').context("no last call is told")?;
+    Ok((number(count)?, last.to_owned()))
 }
 
 /// Calls of the kernel for a control, since the resource manager was loaded.

@@ -24,6 +24,9 @@ const WHILE: Duration = Duration::from_millis(400);
 /// The time of a request of the disk.
 const LATENCY: Duration = Duration::from_millis(5);
 
+/// For so long it is done again.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// The least share of the right phase for one activity: it takes some samples until it is told.
 const MOST: u64 = 700;
 
@@ -36,10 +39,11 @@ fn share(zernel: &Zernel, phase: Phase, mut work: impl FnMut() -> Outcome) -> Re
     Ok(there * 1_000 / all)
 }
 
-/// Fails unless what is done is told as `phase`; on a slow machine, in one of some times.
+/// Fails unless what is done is told as `phase`; on a slow machine, where samples are few, in one of
+/// many times.
 fn told(zernel: &Zernel, phase: Phase, least: u64, mut work: impl FnMut() -> Outcome) -> Outcome {
-    let mut seen = Vec::new();
-    for _ in 0..10 {
+    let (mut seen, begin) = (Vec::new(), Instant::now());
+    while seen.len() < 10 || begin.elapsed() < PATIENCE {
         let share = share(zernel, phase, &mut work)?;
         seen.push(share);
         if share >= least {
