@@ -1,36 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Requests that are under way. Each belongs to a thread, and may be ended by any.
+//! Rounds that are under way, with a request or for comparison with those. Each belongs to a thread,
+//! and may be ended by any.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
 
-use zernel_runtime::Request;
-
-use crate::sites::Place;
-use crate::verdict::Outcome;
+use crate::underway::{End, Underway};
 
 /// Requests of a process that can be under way.
 const SIZE: usize = 64;
 /// Events that are known to come after the work of a request.
 const EVENTS: usize = 4;
-
-/// The longest time from a begin to its trigger. A call that waits for the whole context and is not
-/// seen waits so long for it, and for its lease.
-pub const LONGEST: Duration = Duration::from_millis(20);
-
-/// A request, and what its site is to learn of it.
-#[derive(Debug)]
-pub struct Underway {
-    pub request: Request,
-    pub site: &'static Place,
-    pub begun: Instant,
-    /// Time that the begin took.
-    pub cost: Duration,
-    /// The outcome, once it is known.
-    pub outcome: Option<Outcome>,
-}
 
 /// The name of a request that is or was under way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,17 +55,6 @@ impl Entry {
     fn underway(&self) -> MutexGuard<'_, Option<Underway>> {
         self.underway.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// The way a request ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
-    /// Its result is there.
-    Done,
-    /// It is given up, and its site learns that.
-    Cancelled,
-    /// It is given up for a cause that says nothing of its site.
-    Dropped,
 }
 
 /// The requests.
@@ -190,15 +160,7 @@ impl Requests {
     /// that. False: it has ended.
     pub fn launching(&self, ticket: Ticket, stream: u64) -> bool {
         self.look_at(ticket, |entry, underway| {
-            let preparation = underway.begun.elapsed();
-            underway.site.set_slow(preparation > LONGEST);
-            underway.outcome = Some(match underway.request.is_expired() {
-                true => Outcome::Expired,
-                false => Outcome::Launched {
-                    preparation,
-                    is_held: underway.request.is_held(),
-                },
-            });
+            underway.launching();
             entry.stream.store(stream, Release);
         })
     }
@@ -207,7 +169,7 @@ impl Requests {
     pub fn ready(&self, ticket: Ticket) -> bool {
         let bit = 1 << ticket.place;
         self.look_at(ticket, |_, underway| {
-            underway.request.ready();
+            underway.ready();
             self.begun.fetch_and(!bit, AcqRel);
             self.offered.fetch_and(!bit, AcqRel);
             self.launched.fetch_or(bit, AcqRel);
@@ -349,9 +311,7 @@ impl Entry {
     }
 
     fn is_expired(&self) -> bool {
-        let underway = self.underway();
-        let request = underway.as_ref().map(|underway| &underway.request);
-        request.is_some_and(Request::is_expired)
+        self.underway().as_ref().is_some_and(Underway::is_expired)
     }
 
     fn has(&self, event: u64) -> bool {
@@ -359,26 +319,11 @@ impl Entry {
     }
 }
 
-impl Underway {
-    fn end(self, end: End) {
-        let unused = match self.request.is_expired() {
-            true => Outcome::Expired,
-            false => Outcome::Unused,
-        };
-        if end != End::Dropped {
-            self.site.add(self.outcome.unwrap_or(unused), self.cost);
-        }
-        match end {
-            End::Done => self.request.done(),
-            // One that is ready is done then.
-            End::Cancelled | End::Dropped => drop(self.request),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::{Duration, Instant};
+
     use crate::sites::Sites;
     use zernel_runtime::{Mode, Options, Runtime, Spec};
 
@@ -388,7 +333,7 @@ mod tests {
     fn underway() -> Underway {
         let runtime = Runtime::attach(&Options::default().mode(Mode::Off)).unwrap();
         Underway {
-            request: runtime.begin(&Spec::new()).unwrap(),
+            request: Some(runtime.begin(&Spec::new()).unwrap()),
             site: SITES.find(1),
             begun: Instant::now(),
             cost: Duration::ZERO,

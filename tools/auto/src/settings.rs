@@ -27,6 +27,8 @@ pub struct Settings {
     pub begin: Begin,
     /// Requests of a context that can be under way at once.
     pub lanes: u32,
+    /// Each begin is a request: no call site is judged.
+    pub has_all_sites: bool,
     /// Launches end with their work ([`BLOCKING`]).
     pub is_blocking: bool,
 }
@@ -36,6 +38,7 @@ impl Default for Settings {
         Self {
             begin: Begin::Copy,
             lanes: 4,
+            has_all_sites: false,
             is_blocking: false,
         }
     }
@@ -56,13 +59,15 @@ impl Settings {
             match (name, value) {
                 ("begin", "copy") => settings.begin = Begin::Copy,
                 ("begin", "socket") => settings.begin = Begin::Socket,
+                ("sites", "judged") => settings.has_all_sites = false,
+                ("sites", "all") => settings.has_all_sites = true,
                 ("lanes", value) => {
                     let lanes = value.parse().ok().filter(|lanes| (1..=64).contains(lanes));
                     settings.lanes = lanes.ok_or_else(|| format!("'{word}': lanes are 1 to 64"))?;
                 }
                 _ => {
                     return Err(format!(
-                        "'{word}': it takes begin=copy or socket, and lanes="
+                        "'{word}': it takes begin=copy or socket, lanes=, and sites=judged or all"
                     ))
                 }
             }
@@ -88,14 +93,16 @@ mod tests {
     #[test]
     fn settings_are_read() {
         let lanes = |lanes| Settings {
-            is_blocking: false,
-            begin: Begin::Copy,
             lanes,
+            ..Settings::default()
         };
         let socket = Settings {
-            is_blocking: false,
             begin: Begin::Socket,
-            lanes: 4,
+            ..Settings::default()
+        };
+        let all = Settings {
+            has_all_sites: true,
+            ..Settings::default()
         };
         for (text, settings) in [
             ("", lanes(4)),
@@ -103,6 +110,8 @@ mod tests {
             ("lanes=1,begin=copy", lanes(1)),
             ("begin=socket,lanes=4", socket),
             ("lanes=1, lanes=16", lanes(16)),
+            ("sites=judged", lanes(4)),
+            ("sites=judged,sites=all", all),
         ] {
             assert_eq!(Settings::read(text, "32"), Ok(settings), "{text}");
         }
@@ -139,6 +148,8 @@ mod tests {
             "speed=1",
             "begin",
             "begin=never",
+            "sites",
+            "sites=none",
         ] {
             let refused = Settings::read(text, "32").unwrap_err();
             assert!(refused.starts_with(&format!("'{text}': ")), "{refused}");

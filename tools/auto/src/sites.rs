@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::verdict::{Outcome, Site};
+use crate::verdict::{Outcome, Round, Site};
 
 /// Sites that are told apart; all others are one.
 const SIZE: usize = 256;
@@ -35,15 +35,20 @@ impl Place {
         }
     }
 
-    /// True if a request is to begin there.
-    pub fn begins(&self) -> bool {
+    /// A round begins there.
+    pub fn begins(&self) -> Round {
         self.site().begins()
     }
 
-    /// A request of it is over.
-    pub fn add(&self, outcome: Outcome, cost: Duration) {
+    /// A round of it without a request took so long.
+    pub fn compare(&self, time: Duration) {
+        self.site().compare(time);
+    }
+
+    /// A request of it is over; `time`: from the begin to the end of its work, if that is known.
+    pub fn add(&self, outcome: Outcome, cost: Duration, time: Option<Duration>) {
         // Its next begins know.
-        let _ = self.site().add(outcome, cost);
+        let _ = self.site().add(outcome, cost, time);
     }
 
     /// True if the data of its last request took longer than a trigger may wait.

@@ -7,10 +7,11 @@ use std::time::Instant;
 use zernel_runtime::{Idle, Request, Runtime, Spec};
 
 use crate::course::Course;
-use crate::requests::{End, Ticket, Underway, LONGEST};
+use crate::requests::Ticket;
 use crate::settings::Begin;
 use crate::sites::{Place, Sites};
-use crate::verdict::Outcome;
+use crate::underway::{End, Underway, LONGEST};
+use crate::verdict::{Outcome, Round};
 use crate::watch::{settings, REQUESTS};
 use crate::{contexts, key, sys};
 
@@ -157,40 +158,57 @@ fn begin(origin: Origin) -> Option<Ticket> {
         Begin::Socket => sys::current().or_else(contexts::only)?,
     };
     let site = SITES.find(key::of_call(origin.caller, origin.bytes));
-    if !site.begins() {
+    let round = match settings.has_all_sites {
+        true => Round::Request,
+        false => site.begins(),
+    };
+    if round == Round::Class {
         return None;
     }
     let key = site.key(|| {
         let (file, offset) = sys::place(origin.caller);
         key::of_place(file, offset, origin.bytes)
     });
+    let number = sys::number(context);
     contexts::with_runtime(context, &settings, |runtime| {
-        let number = sys::number(context);
-        let mut request = begin_in(runtime, key, site)?;
-        if request.idle() == Some(Idle::NoLane) && REQUESTS.reap(number) {
-            request = begin_in(runtime, key, site)?;
-        }
+        let request = match round {
+            Round::Request => Some(request(runtime, number, site, key, start)?),
+            _ => None,
+        };
         let begun = Instant::now();
-        let cost = begun - start;
-        match request.idle() {
-            None => {}
-            Some(Idle::NoLane | Idle::Refused) => {
-                site.add(Outcome::Refused, cost);
-                return None;
-            }
-            // It says nothing of the site.
-            Some(_) => return None,
-        }
         let underway = Underway {
             request,
             site,
             begun,
-            cost,
+            cost: begun - start,
             outcome: None,
         };
         // Without room it is given up at once.
         REQUESTS.put(underway, number).ok()
     })?
+}
+
+/// Begins a request of the context with a number, for a call that began at `start`.
+fn request(
+    runtime: &Runtime,
+    context: usize,
+    site: &Place,
+    key: u64,
+    start: Instant,
+) -> Option<Request> {
+    let mut request = begin_in(runtime, key, site)?;
+    if request.idle() == Some(Idle::NoLane) && REQUESTS.reap(context) {
+        request = begin_in(runtime, key, site)?;
+    }
+    match request.idle() {
+        None => Some(request),
+        Some(Idle::NoLane | Idle::Refused) => {
+            site.add(Outcome::Refused, start.elapsed(), None);
+            None
+        }
+        // It says nothing of the site.
+        Some(_) => None,
+    }
 }
 
 /// Begins a request, whose trigger waits no longer than it may.

@@ -10,10 +10,11 @@ use cuda::Context;
 
 use crate::course::{Course, Step};
 use crate::kernels::Kernels;
-use crate::requests::{End, Requests, Ticket};
+use crate::requests::{Requests, Ticket};
 use crate::settings::{Begin, Settings};
 use crate::sys;
 use crate::thread::{Origin, THREAD};
+use crate::underway::End;
 
 pub use contexts::{destroying, made, making, released, releasing, retained, retaining};
 

@@ -57,7 +57,8 @@ pub const TIMED: Suite = Suite::new(
     "timed",
     &[
         case("calls_cost_little", timed::costs_of_calls),
-        case("requests_that_cannot_pay_cost_nothing", timed::no_loss),
+        case("requests_that_do_not_pay_cost_nothing", timed::no_loss),
+        case("a_copy_hides_a_long_switch", timed::gain),
     ],
     LOADED,
 );

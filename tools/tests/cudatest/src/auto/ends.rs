@@ -10,7 +10,7 @@ use testkit::random::Random;
 use testkit::zernelctl::Running;
 use testkit::{check_eq, wait_until};
 
-use super::lab::{added, serves, stats, zernelctl, USUAL, WAYS};
+use super::lab::{added, serves, serves_with, stats, zernelctl, JUDGED, USUAL, WAYS};
 use super::meet::longest;
 use crate::lab::lease;
 
@@ -29,7 +29,7 @@ pub fn stalls() -> Outcome {
 pub fn copies() -> Outcome {
     const COUNT: u64 = 2_000;
     lease("10000000")?;
-    let counts = added(|| serves(USUAL, &["copies", &COUNT.to_string()]).map(|_| ()))?;
+    let counts = added(|| serves_with(USUAL, &["copies", &COUNT.to_string()], JUDGED).map(|_| ()))?;
     ensure!(counts["begun"] >= 32, "{counts:?}");
     ensure!(counts["begun"] < COUNT / 8, "{counts:?}");
     check_eq!((counts["done"], counts["expired"]), (0, 0), "{counts:?}");

@@ -66,11 +66,18 @@ pub struct Outcome {
     pub errors: String,
 }
 
-/// Runs `zernelctl`, with variables of the environment.
+/// No call site is judged.
+pub const ALL_SITES: (&str, &str) = ("ZERNEL_AUTO", "sites=all");
+
+/// Sites are judged, as by themselves.
+pub const JUDGED: (&str, &str) = ("ZERNEL_AUTO", "");
+
+/// Runs `zernelctl`, with variables of the environment. Each begin is a request, unless the variables
+/// say something else.
 pub fn zernelctl(arguments: &[String], variables: &[(&str, &str)]) -> Result<Outcome> {
     let mut command = Command::new("/zernel/bin/zernelctl");
     command.args(arguments).stdin(Stdio::null());
-    outcome(command.envs(variables.iter().copied()))
+    outcome(command.envs([ALL_SITES]).envs(variables.iter().copied()))
 }
 
 /// Runs a program as it is.
@@ -91,9 +98,14 @@ fn outcome(command: &mut Command) -> Result<Outcome> {
     })
 }
 
-/// Runs work with requests, which goes well and says nothing; what it printed.
+/// Runs work with a request for each begin, which goes well and says nothing; what it printed.
 pub fn serves(way: Way, work: &[&str]) -> Result<String> {
-    let outcome = zernelctl(&way.with_requests(work), &[])?;
+    serves_with(way, work, ALL_SITES)
+}
+
+/// Runs work with requests and a variable, likewise.
+pub fn serves_with(way: Way, work: &[&str], variable: (&str, &str)) -> Result<String> {
+    let outcome = zernelctl(&way.with_requests(work), &[variable])?;
     let went_well = outcome.code == Some(0) && outcome.errors.is_empty();
     ensure!(went_well, "{way:?} {work:?}: {outcome:?}");
     Ok(outcome.output)

@@ -7,7 +7,7 @@ use anyhow::ensure;
 use testkit::check_eq;
 use testkit::harness::Outcome;
 
-use super::lab::{added, alone, serves, WAYS};
+use super::lab::{added, alone, serves_with, ALL_SITES, JUDGED, WAYS};
 
 /// Sequences of random calls for each way to the driver in a round: 1,000 in all.
 const SEQUENCES: usize = 125;
@@ -25,8 +25,9 @@ pub fn random_calls() -> Outcome {
             let expected = alone(way, &work)?;
             check_eq!((expected.code, expected.errors.as_str()), (Some(0), ""));
             let mut output = String::new();
+            let variable = if at % 2 == 0 { JUDGED } else { ALL_SITES };
             let counts = added(|| {
-                output = serves(way, &work)?;
+                output = serves_with(way, &work, variable)?;
                 Ok(())
             })?;
             begun += counts["begun"];

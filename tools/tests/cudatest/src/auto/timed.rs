@@ -2,8 +2,11 @@
 //! Times of programs on a machine whose clock counts instructions, each a nanosecond.
 
 use anyhow::{ensure, Context as _, Result};
+use libzernel::Zernel;
 use rustix::process::Signal;
 use testkit::harness::Outcome;
+use testkit::module::{load, unload_soon};
+use testkit::wait_until;
 use testkit::zernelctl::Running;
 
 use super::costs::costs;
@@ -50,12 +53,18 @@ fn latency(options: &[&str], count: u32, bytes: u32) -> Result<(u64, u64)> {
     Ok((number()?, number()?))
 }
 
-/// A program without copies, or with small ones, loses nothing by requests that cannot pay. Large ones
-/// do not pay on the software GPU, whose begins take long: their times are told alone.
-pub fn no_loss() -> Outcome {
+/// Requests that pay, or do not, beside a job of class BE that keeps the GPU busy: mean times in
+/// nanoseconds of a server with copies of so many bytes, by its class alone and with requests.
+fn compared(bytes: u32) -> Result<(u64, u64)> {
     const COUNT: u32 = 400;
-    /// Percent of the mean: requests of sites that are tried.
-    const NOISE: u64 = 2;
+    let classes = latency(&[], COUNT, bytes)?;
+    let requests = latency(&["--requests", "auto"], COUNT, bytes)?;
+    eprintln!("# {bytes} bytes: classes {classes:?} ns, requests {requests:?} ns");
+    Ok((classes.0, requests.0))
+}
+
+/// Beside such a job.
+fn beside_a_job(run: impl FnOnce() -> Outcome) -> Outcome {
     let arguments = [
         "run",
         "--class",
@@ -67,20 +76,41 @@ pub fn no_loss() -> Outcome {
     ];
     let job = Running::start(&arguments)?;
     job.wait_text("busy")?;
-    let mut told = Vec::new();
-    for (bytes, is_bounded) in [(0, true), (4 << 10, true), (256 << 10, false)] {
-        let classes = latency(&[], COUNT, bytes)?;
-        let requests = latency(&["--requests", "auto"], COUNT, bytes)?;
-        eprintln!("# {bytes} bytes: classes {classes:?} ns, requests {requests:?} ns");
-        if is_bounded {
-            told.push((bytes, classes.0, requests.0));
-        }
-    }
+    let outcome = run();
     job.signal(Signal::KILL)?;
     job.end()?;
-    for (bytes, classes, requests) in &told {
-        let most = classes + classes * NOISE / 100;
-        ensure!(*requests <= most, "{bytes} bytes: {told:?}");
-    }
-    Ok(())
+    outcome
+}
+
+/// A program whose requests do not pay loses those that its sites are tried with, and no more. A begin
+/// is dear on the software GPU, and its usual switch is short.
+pub fn no_loss() -> Outcome {
+    /// Percent of the mean.
+    const TRIED: u64 = 2;
+    beside_a_job(|| {
+        for bytes in [0, 4 << 10, 256 << 10] {
+            let (classes, requests) = compared(bytes)?;
+            let most = classes + classes * TRIED / 100;
+            ensure!(
+                requests <= most,
+                "{bytes} bytes: {classes} ns, {requests} ns"
+            );
+        }
+        Ok(())
+    })
+}
+
+/// A long switch is hidden by the copy.
+pub fn gain() -> Outcome {
+    unload_soon("zernel_sim")?;
+    load("zernel_sim", "preset=l4")?;
+    let outcome = beside_a_job(|| {
+        let (classes, requests) = compared(256 << 10)?;
+        ensure!(requests < classes, "{classes} ns, {requests} ns");
+        Ok(())
+    });
+    wait_until("nothing is left", || Ok(Zernel::open()?.stats()?.tsgs == 0))?;
+    // The next case loads the usual one.
+    unload_soon("zernel_sim")?;
+    outcome
 }
