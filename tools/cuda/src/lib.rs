@@ -14,6 +14,7 @@ mod sys;
 pub use error::{Error, Result, Status};
 pub use sys::context::{Context, Entered, Own};
 pub use sys::driver::{Attribute, Device, Driver, LIBRARY};
+pub use sys::graph::{Executable, Node};
 pub use sys::memory::Registered;
 pub use sys::module::{Function, Grid, Module};
 pub use sys::stream::{Event, OwnStream, Stream};

@@ -4,6 +4,7 @@
 
 pub mod context;
 pub mod driver;
+pub mod graph;
 pub mod memory;
 pub mod module;
 pub mod stream;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering::AcqRel, Ordering::Release};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use cuda::{Context, Driver, OwnStream, Registered, Stream};
+use cuda::{Context, Driver, Node, OwnStream, Registered, Stream};
 use libzernel::request::{Begin, Begun, Number, Slot, Slots, Word};
 use libzernel::{tsg, Target, Zernel};
 
@@ -13,6 +13,8 @@ use crate::counters::{count, Counting};
 use crate::holder::{Holder, Words};
 use crate::lane::Lanes;
 use crate::place::{gpu_of, tsg_of, Named};
+use crate::request::Idle;
+use crate::sys::Nodes;
 use crate::{sys, Error, Options, Result};
 
 /// The driver of this process, or why there is none. It stays loaded.
@@ -116,13 +118,28 @@ impl Active {
         self.lost.get()
     }
 
+    /// Why a request does nothing now, which has been counted.
+    pub(crate) fn is_idle(&self) -> Option<Idle> {
+        let (counter, why) = if sys::is_child() {
+            (&self.counting.forked, Idle::Forked)
+        } else {
+            self.lost()?;
+            (&self.counting.lost, Idle::Lost)
+        };
+        count(counter);
+        Some(why)
+    }
+
     /// Takes a lane, if one is free.
     pub(crate) fn take_lane(&self) -> Option<u32> {
-        self.lanes.take(|lane, number| {
-            let (slot, number) = (self.slot(lane), Number::new(number));
-            slot.zip(number)
-                .is_some_and(|(slot, number)| number.is_reached_by(slot.load(Word::Done)))
-        })
+        self.lanes.take(|lane, number| self.has_ended(lane, number))
+    }
+
+    /// True if the request of a lane with a number is done.
+    pub(crate) fn has_ended(&self, lane: u32, number: u32) -> bool {
+        let (slot, number) = (self.slot(lane), Number::new(number));
+        slot.zip(number)
+            .is_some_and(|(slot, number)| number.is_reached_by(slot.load(Word::Done)))
     }
 
     /// Gives a lane back.
@@ -137,7 +154,7 @@ impl Active {
         self.lanes.give_after(lane, number.get());
     }
 
-    fn set_under_way(&self, lane: u32, number: u32) {
+    pub(crate) fn set_under_way(&self, lane: u32, number: u32) {
         if let Some(under_way) = self.under_way.get(lane as usize) {
             under_way.store(number, Release);
         }
@@ -167,14 +184,24 @@ impl Active {
     /// Begins a request in a lane: tells zernel, and puts the wait and the holder into a stream, or
     /// into that of the lane. `None`: zernel or CUDA refused it, which has been counted.
     pub(crate) fn begin(&self, lane: u32, begin: &Begin, stream: Option<Stream>) -> Option<Begun> {
+        let stream = stream.or_else(|| Some(self.parts.streams.get(lane as usize)?.stream()))?;
+        self.begin_with(lane, begin, |number| self.hold(lane, stream, number))
+    }
+
+    /// `hold`: has the GPU wait and hold for a request with a number.
+    fn begin_with(
+        &self,
+        lane: u32,
+        begin: &Begin,
+        hold: impl FnOnce(Number) -> Option<()>,
+    ) -> Option<Begun> {
         let slot = self.slot(lane)?;
         let Ok(begun) = slot.begin(begin) else {
             count(&self.counting.refused);
             return None;
         };
-        let stream = stream.or_else(|| Some(self.parts.streams.get(lane as usize)?.stream()))?;
         self.set_under_way(lane, begun.number.get());
-        if self.hold(lane, stream, begun.number).is_none() {
+        if hold(begun.number).is_none() {
             // With both words stored, what has come into the stream does not wait.
             let _ = slot.cancel(begun.number);
             return None;
@@ -190,6 +217,40 @@ impl Active {
             entered.wait_word(stream, words.trigger, number)?;
             let holder = &self.parts.holder;
             holder.launch(stream, words.held, words.release, number, self.bound)
+        })
+    }
+
+    /// Puts a wait and a holder of a lane into a stream that is captured: launches of the graph go
+    /// through them at once. Their nodes.
+    pub(crate) fn record(&self, lane: u32, stream: Stream) -> Result<(Node, Node)> {
+        let words = self.words(lane);
+        let entered = self.driver.enter(self.context)?;
+        if entered.context_of(stream)? != Some(self.context) {
+            return Err(Error::ForeignStream);
+        }
+        if !entered.is_capturing(stream)? {
+            return Err(Error::NotCapturing);
+        }
+        // The last request of the lane is over: both words have come to its number.
+        let number = self.slot(lane).map_or(0, |slot| slot.load(Word::Release));
+        let node = || entered.last_node(stream)?.ok_or(Error::NotCapturing);
+        entered.wait_word(stream, words.trigger, number)?;
+        let wait = node()?;
+        let holder = &self.parts.holder;
+        holder.launch(stream, words.held, words.release, number, self.bound)?;
+        Ok((wait, node()?))
+    }
+
+    /// Begins a request in a lane of a graph, as [`Self::begin`]: the next launch is its work.
+    pub(crate) fn begin_in(&self, lane: u32, begin: &Begin, nodes: &Nodes) -> Option<Begun> {
+        self.begin_with(lane, begin, |number| {
+            let (words, number) = (self.words(lane), number.get());
+            self.call(|| {
+                let entered = self.driver.enter(self.context)?;
+                nodes.wait(&entered, words.trigger, number)?;
+                let holder = &self.parts.holder;
+                holder.launch_in(nodes, words.held, words.release, number, self.bound)
+            })
         })
     }
 

@@ -72,6 +72,12 @@ pub enum Error {
     /// Calls on the stream are captured for a graph.
     #[error("calls on the stream are captured for a graph: begin before, or launch the graph")]
     Capturing,
+    /// Calls on the stream are not captured for a graph.
+    #[error("calls on the stream are not captured for a graph")]
+    NotCapturing,
+    /// All lanes are in use, and a graph takes one for itself.
+    #[error("all lanes are in use: a graph takes one for itself")]
+    NoLane,
     /// This is a child of `fork()`.
     #[error("this process is a child of fork(): CUDA and requests stayed with its parent")]
     Forked,
@@ -107,6 +113,8 @@ impl Error {
             Self::WrongTsg { .. } => "ZERNEL_WRONG_TSG",
             Self::ForeignStream => "ZERNEL_FOREIGN_STREAM",
             Self::Capturing => "ZERNEL_CAPTURING",
+            Self::NotCapturing => "ZERNEL_NOT_CAPTURING",
+            Self::NoLane => "ZERNEL_NO_LANE",
             Self::Forked => "ZERNEL_FORKED",
             Self::Lost(_) => "ZERNEL_CONTEXT_LOST",
         }
@@ -129,6 +137,8 @@ impl Error {
             Self::WrongTsg { .. } => Errno::XDEV,
             Self::ForeignStream => Errno::REMOTE,
             Self::Capturing => Errno::INPROGRESS,
+            Self::NotCapturing => Errno::ALREADY,
+            Self::NoLane => Errno::BUSY,
             Self::Forked => Errno::CHILD,
             Self::Lost(_) => Errno::OWNERDEAD,
         };
@@ -147,6 +157,7 @@ impl Error {
                 | Self::WrongTsg { .. }
                 | Self::ForeignStream
                 | Self::Capturing
+                | Self::NotCapturing
         )
     }
 }
@@ -186,6 +197,8 @@ mod tests {
             Error::WrongTsg { gpu, tsg },
             Error::ForeignStream,
             Error::Capturing,
+            Error::NotCapturing,
+            Error::NoLane,
             Error::Forked,
             Error::Lost(failed),
         ]
@@ -201,7 +214,7 @@ mod tests {
             assert!(!text.is_empty() && text.lines().count() == 1, "{text}");
         }
         let misuses = all().iter().filter(|error| error.is_misuse()).count();
-        assert_eq!(misuses, 8);
+        assert_eq!(misuses, 9);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use cuda::{Context, Driver, Function, Stream};
 
-use crate::sys;
+use crate::sys::{self, Nodes};
 
 /// Its text. The contract of its parameters is at its top.
 const TEXT: &CStr =
@@ -63,9 +63,24 @@ impl Holder {
         number: u32,
         bound: Duration,
     ) -> cuda::Result<()> {
-        let bound = u64::try_from(bound.as_nanos()).unwrap_or(u64::MAX);
-        sys::launch(&self.0, stream, held, release, number, bound)
+        sys::launch(&self.0, stream, held, release, number, ns(bound))
     }
+
+    /// Has the holder of a graph do so in the launches to come.
+    pub(crate) fn launch_in(
+        &self,
+        nodes: &Nodes,
+        held: u64,
+        release: u64,
+        number: u32,
+        bound: Duration,
+    ) -> cuda::Result<()> {
+        nodes.hold(&self.0, held, release, number, ns(bound))
+    }
+}
+
+fn ns(bound: Duration) -> u64 {
+    u64::try_from(bound.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

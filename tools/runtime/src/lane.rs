@@ -36,6 +36,12 @@ impl Lanes {
         })
     }
 
+    /// The number that the stream of a lane is to store before the lane is free.
+    pub(crate) fn ending(&self, lane: u32) -> Option<u32> {
+        let number = self.ending.get(lane as usize)?.load(Acquire);
+        (number != 0).then_some(number)
+    }
+
     /// Gives a lane back that was taken.
     pub(crate) fn give(&self, lane: u32) {
         self.free.fetch_or(1 << lane, Release);
@@ -79,6 +85,10 @@ mod tests {
         assert_eq!((lanes.take(never), lanes.take(never)), (Some(0), Some(1)));
         lanes.give_after(1, 7);
         assert_eq!(lanes.take(never), None);
+        assert_eq!(
+            [0, 1, 2].map(|lane| lanes.ending(lane)),
+            [None, Some(7), None]
+        );
         let ended = |lane, number| (lane, number) == (1, 7);
         assert_eq!(lanes.take(ended), Some(1));
         assert_eq!(lanes.take(ended), None);

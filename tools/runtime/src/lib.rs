@@ -34,6 +34,7 @@
 mod active;
 mod counters;
 mod error;
+mod graph;
 mod holder;
 mod lane;
 mod options;
@@ -46,6 +47,7 @@ mod want;
 
 pub use counters::Counters;
 pub use error::{Error, Result};
+pub use graph::{GraphRequests, Recorded};
 pub use options::{Mode, Options};
 pub use place::TsgsBefore;
 pub use request::{Idle, Request, Spec};

@@ -9,6 +9,7 @@ use libzernel::request::{Begin, Begun, Number, Slot, Word};
 use libzernel::tsg;
 
 use crate::active::Active;
+use crate::graph::GraphLane;
 
 /// A kind of requests.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -99,6 +100,8 @@ pub enum Idle {
 pub(crate) struct Held {
     active: Arc<Active>,
     lane: u32,
+    /// The graph that the lane belongs to.
+    graph: Option<Arc<GraphLane>>,
     begun: Begun,
     is_ready: bool,
 }
@@ -115,8 +118,27 @@ impl Held {
         Self {
             active,
             lane,
+            graph: None,
             begun,
             is_ready: false,
+        }
+    }
+
+    /// In the lane of a graph.
+    pub(crate) fn of_graph(graph: Arc<GraphLane>, begun: Begun) -> Self {
+        Self {
+            active: graph.active().clone(),
+            lane: graph.lane(),
+            graph: Some(graph),
+            begun,
+            is_ready: false,
+        }
+    }
+
+    fn give_lane(&self) {
+        match &self.graph {
+            Some(graph) => graph.give(),
+            None => self.active.give_lane(self.lane),
         }
     }
 
@@ -139,8 +161,10 @@ impl Held {
         if let Some(slot) = self.slot() {
             slot.done(self.begun.number);
         }
-        self.active.linger(self.lane, self.begun.number);
-        self.active.give_lane(self.lane);
+        if self.graph.is_none() {
+            self.active.linger(self.lane, self.begun.number);
+        }
+        self.give_lane();
     }
 
     fn cancel(&mut self) {
@@ -148,7 +172,7 @@ impl Held {
             // It may be over: its lease has expired, or its TSG is gone.
             let _ = slot.cancel(self.begun.number);
         }
-        self.active.give_lane(self.lane);
+        self.give_lane();
     }
 
     fn done_in(&mut self, stream: Stream) {
@@ -160,8 +184,13 @@ impl Held {
         if self.active.done_in(self.lane, stream, number).is_none() {
             return self.done();
         }
-        self.active.linger(self.lane, number);
-        self.active.give_lane_after(self.lane, number);
+        match &self.graph {
+            Some(graph) => graph.give_after(number),
+            None => {
+                self.active.linger(self.lane, number);
+                self.active.give_lane_after(self.lane, number);
+            }
+        }
     }
 }
 

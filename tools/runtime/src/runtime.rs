@@ -10,6 +10,7 @@ use libzernel::{tsg, Level, Target};
 
 use crate::active::Active;
 use crate::counters::{count, Counters};
+use crate::graph::Recorded;
 use crate::request::{Held, Idle, Request, Spec};
 use crate::{sys, Error, Mode, Options, Result};
 
@@ -81,22 +82,15 @@ impl Runtime {
         let Some(active) = self.active() else {
             return Ok(Request::nothing(Idle::Inert));
         };
-        let nothing = |counter, why| {
-            count(counter);
-            Ok(Request::nothing(why))
-        };
-        let counting = &active.counting;
-        if sys::is_child() {
-            return nothing(&counting.forked, Idle::Forked);
-        }
-        if active.lost().is_some() {
-            return nothing(&counting.lost, Idle::Lost);
+        if let Some(why) = active.is_idle() {
+            return Ok(Request::nothing(why));
         }
         if let Some(stream) = spec.stream {
             active.check_stream(stream)?;
         }
         let Some(lane) = active.take_lane() else {
-            return nothing(&counting.no_lane, Idle::NoLane);
+            count(&active.counting.no_lane);
+            return Ok(Request::nothing(Idle::NoLane));
         };
         match active.begin(lane, &spec.begin(active.tsg()), spec.stream) {
             Some(begun) => Ok(Request::new(Held::new(active.clone(), lane, begun))),
@@ -104,6 +98,21 @@ impl Runtime {
                 active.give_lane(lane);
                 Ok(Request::nothing(Idle::Refused))
             }
+        }
+    }
+
+    /// Puts a request into a stream whose calls are captured for a graph: what is captured there from
+    /// now on is work of the request that a launch has. It takes a lane for itself.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotCapturing`], [`Error::ForeignStream`], [`Error::NoLane`], [`Error::Forked`], those of
+    /// CUDA, which may have ended the capture. Where the runtime is inert nothing is put there.
+    pub fn record(&self, stream: cuda::Stream) -> Result<Recorded> {
+        match self.active() {
+            Some(_) if sys::is_child() => Err(Error::Forked),
+            Some(active) => Recorded::new(active, stream),
+            None => Ok(Recorded::nothing()),
         }
     }
 

@@ -11,7 +11,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::OnceLock;
 
-use cuda::{Entered, Function, Grid, Module, Stream};
+use cuda::{Entered, Executable, Function, Grid, Module, Node, Stream};
 use rustix::mm::{madvise, mmap_anonymous, Advice, MapFlags, ProtFlags};
 
 /// A word that is 1 in this process and 0 in its children.
@@ -59,6 +59,11 @@ pub(crate) fn holder(module: &Module, name: &CStr) -> cuda::Result<Function> {
     unsafe { module.function(name, PARAMETERS) }
 }
 
+const WARP: Grid = Grid {
+    blocks: 1,
+    threads: 32,
+};
+
 /// Launches a holder: one warp. `held` and `release` are addresses of words in memory that the GPU
 /// has for as long as the context of the stream is used here.
 pub(crate) fn launch(
@@ -69,13 +74,45 @@ pub(crate) fn launch(
     number: u32,
     bound_ns: u64,
 ) -> cuda::Result<()> {
-    const WARP: Grid = Grid {
-        blocks: 1,
-        threads: 32,
-    };
     // SAFETY: The stream is there, by the callers; the words are those of registered slots, which
     // the owner of the holder keeps.
     unsafe { holder.launch(WARP, stream, [held, release, number.into(), bound_ns]) }
+}
+
+/// The nodes of a request in a graph that can be launched: a wait for a word, and a launch of the holder.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Nodes {
+    pub(crate) graph: Executable,
+    pub(crate) wait: Node,
+    pub(crate) holder: Node,
+}
+
+impl Nodes {
+    /// Has the launches to come wait for `trigger` to reach a number.
+    pub(crate) fn wait(
+        &self,
+        entered: &Entered<'_>,
+        trigger: u64,
+        number: u32,
+    ) -> cuda::Result<()> {
+        // SAFETY: The graph is there, by its maker. CUDA refuses nodes that are none of it, or of
+        // another kind.
+        unsafe { entered.wait_word_in(self.graph, self.wait, trigger, number) }
+    }
+
+    /// Has them hold, as [`launch`].
+    pub(crate) fn hold(
+        &self,
+        holder: &Function,
+        held: u64,
+        release: u64,
+        number: u32,
+        bound_ns: u64,
+    ) -> cuda::Result<()> {
+        let arguments = [held, release, number.into(), bound_ns];
+        // SAFETY: As in wait(), and in launch().
+        unsafe { holder.launch_in(WARP, self.graph, self.holder, arguments) }
+    }
 }
 
 /// Has a stream store a number to a word of a slot that a request of it owns.

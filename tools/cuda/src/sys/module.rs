@@ -101,6 +101,22 @@ impl Drop for Loaded {
 }
 
 impl Function {
+    pub(super) fn driver(&self) -> &Driver {
+        &self.module.driver
+    }
+
+    pub(super) fn raw(&self) -> Raw {
+        self.handle as Raw
+    }
+
+    /// The places of its arguments, each of 64 bits.
+    pub(super) fn places<const N: usize>(&self, arguments: &mut [u64; N]) -> [*mut c_void; N] {
+        assert_eq!(N, self.parameters, "arguments of a kernel");
+        arguments
+            .each_mut()
+            .map(|argument| ptr::from_mut(argument).cast::<c_void>())
+    }
+
     /// Launches it in a stream of its context, which is that of this thread's calls.
     ///
     /// # Safety
@@ -113,17 +129,14 @@ impl Function {
         stream: Stream,
         mut arguments: [u64; N],
     ) -> Result<()> {
-        assert_eq!(N, self.parameters, "arguments of a kernel");
-        let mut places = arguments
-            .each_mut()
-            .map(|argument| ptr::from_mut(argument).cast::<c_void>());
-        let driver = &self.module.driver;
+        let mut places = self.places(&mut arguments);
+        let driver = self.driver();
         // SAFETY: The function is there while its module is. Each place is valid for a read of 64
         // bits, as many as it has parameters, which the driver does before it returns. The rest by
         // the caller.
         let status = unsafe {
             (driver.functions.launch)(
-                self.handle as Raw,
+                self.raw(),
                 grid.blocks,
                 1,
                 1,

@@ -15,7 +15,7 @@ const NON_BLOCKING: u32 = 1;
 /// Keeps no time.
 const DISABLE_TIMING: u32 = 2;
 /// The word is as late or later, cyclic.
-const AT_LEAST: u32 = 0;
+pub(super) const AT_LEAST: u32 = 0;
 
 /// A stream of the driver, as its handle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -4,6 +4,7 @@
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::mem::transmute;
 
+use super::graph::{KernelNode, WordsNode};
 use super::{Address, Raw};
 
 /// Declares the table of functions. Each has the number of the interface that has it in this form:
@@ -84,9 +85,15 @@ functions! {
     stream_synchronize = "cuStreamSynchronize" of 2000 (Raw);
     stream_context = "cuStreamGetCtx" of 9020 (Raw, *mut Raw);
     stream_capturing = "cuStreamIsCapturing" of 10000 (Raw, *mut c_int);
+    stream_capture = "cuStreamGetCaptureInfo" of 11030 (
+        Raw, *mut c_int, *mut u64, *mut Raw, *mut *const Raw, *mut usize,
+    );
     stream_wait_event = "cuStreamWaitEvent" of 3020 (Raw, Raw, c_uint);
     stream_wait = "cuStreamWaitValue32" of 11070 (Raw, Address, u32, c_uint);
     stream_write = "cuStreamWriteValue32" of 11070 (Raw, Address, u32, c_uint);
+
+    graph_kernel = "cuGraphExecKernelNodeSetParams" of 12000 (Raw, Raw, *const KernelNode);
+    graph_words = "cuGraphExecBatchMemOpNodeSetParams" of 11070 (Raw, Raw, *const WordsNode);
 
     event_create = "cuEventCreate" of 2000 (*mut Raw, c_uint);
     event_destroy = "cuEventDestroy" of 4000 (Raw);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{ensure, Result};
-use cuda::{Context, Device, Driver, Function, Grid, Own, Stream, LIBRARY};
+use cuda::{Context, Device, Driver, Executable, Function, Grid, Own, Stream, LIBRARY};
 use libzernel::request::Of;
 use libzernel::tunable::Tunables;
 use libzernel::{tsg, Target, Zernel};
@@ -142,6 +142,12 @@ pub fn tsgs() -> Result<Vec<tsg::Id>> {
 pub fn stream_of(handle: u64) -> Stream {
     // SAFETY: The stand-in refuses handles that are none, which is what tests give it.
     unsafe { Stream::from_raw(std::ptr::without_provenance_mut(handle as usize)) }
+}
+
+/// A graph that can be launched, by its handle, likewise.
+pub fn executable_of(handle: u64) -> Executable {
+    // SAFETY: As above.
+    unsafe { Executable::from_raw(std::ptr::without_provenance_mut(handle as usize)) }
 }
 
 /// The addresses of the slots of this process, which has one runtime.

@@ -3,6 +3,7 @@
 
 mod bad_input;
 mod class;
+mod graph;
 pub mod killed;
 mod many;
 
@@ -54,6 +55,9 @@ pub const SUITE: Suite = Suite::new(
         case("a_level_is_taken_away", class::cleared),
         case("wants_without_privilege", class::unprivileged),
         case("the_use_of_the_gpu", class::usage),
+        case("launches_of_a_graph_have_requests", graph::launches),
+        case("a_graph_has_a_lane_for_itself", graph::lanes),
+        case("graphs_that_have_no_requests", graph::refused),
     ],
     LOADED,
 );
