@@ -412,7 +412,7 @@ mod tests {
             assert_eq!(verdict.is_some(), at + 1 == WINDOW as usize);
             assert!(verdict.is_none_or(|verdict| verdict == Verdict::Requests));
         }
-        // While it is sure, requests alone are judged by what became of them.
+        // While it is sure, requests are judged by their outcomes alone.
         for _ in 1..WINDOW {
             assert_eq!(site.add(Outcome::Expired, COST, None), None);
         }
