@@ -10,7 +10,7 @@ use testkit::wait_until;
 use testkit::zernelctl::Running;
 
 use super::costs::costs;
-use super::lab::{alone, serves, Way, USUAL};
+use super::lab::{alone, serves_with, Way, JUDGED, USUAL};
 
 /// The most instructions that a call takes more. One that may begin a request asks the driver first.
 const MOST: i64 = 200;
@@ -18,7 +18,8 @@ const MOST: i64 = 200;
 /// Calls cost little with the library.
 pub fn costs_of_calls() -> Outcome {
     let work = ["bench", "1"];
-    let (without, with) = (alone(USUAL, &work)?.output, serves(USUAL, &work)?);
+    let with = serves_with(USUAL, &work, JUDGED)?;
+    let without = alone(USUAL, &work)?.output;
     let (before, after) = (costs(&without)?, costs(&with)?);
     ensure!(before.len() == 6, "{without}");
     let mut dear = Vec::new();
