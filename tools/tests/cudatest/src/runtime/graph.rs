@@ -199,8 +199,8 @@ pub fn refused() -> Outcome {
     drop(request);
     capture.wait()?;
     program.fail()?;
-    // The first call after it finds that out.
-    drop(requests.begin(&now()));
+    // A call that meets the error finds that out.
+    check_eq!(runtime.begin(&now())?.idle(), Some(Idle::Refused));
     check_eq!(requests.begin(&now()).idle(), Some(Idle::Lost));
     Ok(())
 }
