@@ -62,6 +62,19 @@ pub fn is_absent(name: &str) -> bool {
     is_listed(&std::env::var("FAKECUDA_ABSENT").unwrap_or_default(), name)
 }
 
+/// True if a function of GDRCopy is to fail: `FAKECUDA_GDRCOPY_FAILS` has its name, among others with
+/// commas between them. It is read each time.
+pub fn fails(name: &str) -> bool {
+    let list = std::env::var("FAKECUDA_GDRCOPY_FAILS").unwrap_or_default();
+    is_listed(&list, name)
+}
+
+/// True if mappings of GDRCopy say that they end with their memory: `FAKECUDA_GDRCOPY_FLEETING` is 1. It
+/// is read each time.
+pub fn is_fleeting() -> bool {
+    std::env::var("FAKECUDA_GDRCOPY_FLEETING").is_ok_and(|value| value == "1")
+}
+
 fn is_listed(list: &str, name: &str) -> bool {
     list.split(',').any(|other| other.trim() == name)
 }

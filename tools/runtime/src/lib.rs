@@ -38,6 +38,7 @@ mod holder;
 mod lane;
 mod options;
 mod place;
+mod release;
 mod request;
 mod runtime;
 mod sys;
@@ -46,7 +47,7 @@ mod want;
 
 pub use counters::Counters;
 pub use error::{Error, Result};
-pub use options::{Mode, Options};
+pub use options::{Mode, Options, ReleaseWord};
 pub use place::TsgsBefore;
 pub use request::{Idle, Request, Spec};
 pub use runtime::Runtime;

@@ -73,8 +73,8 @@ pub(crate) fn launch(
         blocks: 1,
         threads: 32,
     };
-    // SAFETY: The stream is there, by the callers; the words are those of registered slots, which
-    // the owner of the holder keeps.
+    // SAFETY: The stream is there, by the callers; the words are those of registered slots, or of
+    // memory of the GPU, which the owner of the holder keeps.
     unsafe { holder.launch(WARP, stream, [held, release, number.into(), bound_ns]) }
 }
 

@@ -9,7 +9,7 @@ use super::context::Context;
 use super::driver::Driver;
 use super::gdrcopy::{GdrCopy, Mapping, PAGE};
 use super::Address;
-use crate::{Error, Result};
+use crate::Result;
 
 /// GDRCopy, by the name that its interface has.
 pub const GDRCOPY: &str = "libgdrapi.so.2";

@@ -3,6 +3,7 @@
 
 mod bad_input;
 mod class;
+pub mod gpu_word;
 pub mod killed;
 mod many;
 
@@ -65,7 +66,7 @@ const LATE: Duration = Duration::from_secs(5);
 /// With a lease that no pause of a loaded host ends.
 fn attach(options: Options) -> Result<Runtime> {
     lease("5000000")?;
-    let runtime = Runtime::attach(&options.mode(Mode::Require))?;
+    let runtime = Runtime::attach(&gpu_word::by_this(options).mode(Mode::Require))?;
     runtime.set_level(Level::LC)?;
     Ok(runtime)
 }

@@ -2,6 +2,7 @@
 //! Tests with one small library in the place of CUDA and of GDRCopy, which keeps a list of its calls.
 
 use super::*;
+use crate::Error;
 use std::ffi::{c_char, c_void, CStr, CString};
 use std::path::PathBuf;
 
