@@ -18,7 +18,8 @@
  * output is not written. One that is shorter than its first version is refused.
  *
  * -EINVAL     ZERNEL_BAD_ARGUMENT  a null pointer, a structure that is too short, an unknown flag
- *                                  or mode, a level above 7, or a time slice out of range
+ *                                  mode or release word, a level above 7, or a time slice out of
+ *                                  range
  * -E2BIG      ZERNEL_BAD_SIZE      a structure that is longer than is known, with something in
  *                                  that part
  * -EINVAL     ZERNEL_BAD_LANES, ZERNEL_BAD_BOUND, ZERNEL_BAD_MODE (of the environment)
