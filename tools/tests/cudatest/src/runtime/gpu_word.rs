@@ -10,7 +10,7 @@ use testkit::check_eq;
 use testkit::child::{Child, End};
 use testkit::harness::{case, Outcome, Suite};
 use testkit::wait_until;
-use zernel_runtime::{Error, Idle, Mode, Options, ReleaseWord, Runtime};
+use zernel_runtime::{Error, Idle, Mode, Options, ReleaseWord, Request, Runtime};
 
 use super::{attach, bad_input, later, now, stats, TICK};
 use crate::lab::{lease, Program, LOADED, STANDIN};
@@ -46,6 +46,7 @@ pub const SUITE: Suite = Suite::new(
         }),
         case("hostile_words", || again(bad_input::hostile_words)),
         case("two_runtimes", || again(bad_input::two_runtimes)),
+        case("each_end_ends_the_holder", each_end_ends_the_holder),
         case("the_lease_is_the_bound", the_lease_is_the_bound),
         case("a_failure_leaves_nothing", a_failure_leaves_nothing),
         case("machines_without_it", machines_without_it),
@@ -80,9 +81,45 @@ fn required() -> Options {
     with_word(Options::default()).mode(Mode::Require)
 }
 
+/// The longest lease: a test that waits for it fails.
+const LONG: Duration = Duration::from_secs(10);
+
+/// With it all words are stored in time, and no holder goes on for its bound.
+fn each_end_ends_the_holder() -> Outcome {
+    let program = Program::new()?;
+    lease("10000000")?;
+    let idle = || -> Outcome {
+        let begin = Instant::now();
+        program.driver.enter(program.context())?.synchronize()?;
+        ensure!(begin.elapsed() < LONG / 2, "{:?}", begin.elapsed());
+        Ok(())
+    };
+    let runtime = Runtime::attach(&required().linger(LONG))?;
+    for end in [Request::cancel, drop, |mut request: Request| {
+        request.ready();
+        // It is not done, and nothing lingers.
+        std::mem::forget(request);
+    }] {
+        for is_held in [true, false] {
+            let spec = if is_held { now() } else { later() };
+            let request = runtime.begin(&spec)?;
+            check_eq!(request.idle(), None);
+            if is_held {
+                wait_until("it holds", || Ok(request.is_held()))?;
+            }
+            end(request);
+            idle()?;
+        }
+    }
+    // One that lingers ends with the runtime, whose kernel cannot be unloaded before.
+    let runtime = Runtime::attach(&required().linger(LONG))?;
+    runtime.begin(&now())?.done();
+    drop(runtime);
+    idle()
+}
+
 /// zernel does not reach the word; the holder ends by itself.
 fn the_lease_is_the_bound() -> Outcome {
-    const LONG: Duration = Duration::from_secs(10);
     let program = Program::new()?;
     lease("200000")?;
     let runtime = Runtime::attach(&required().bound(LONG))?;
@@ -170,9 +207,10 @@ fn machines_without_it() -> Outcome {
 fn late_stores_harm_nobody() -> Outcome {
     for is_lost in [false, true] {
         let program = Program::new()?;
-        IS_WISHED.store(true, Relaxed);
-        let runtime = attach(Options::default())?;
-        let (mut one, two) = (runtime.begin(&later())?, runtime.begin(&later())?);
+        // The end of a context waits for its holders.
+        lease("50000")?;
+        let runtime = Runtime::attach(&required())?;
+        let (mut one, two) = (runtime.begin(&now())?, runtime.begin(&now())?);
         if is_lost {
             program.fail()?;
         }
@@ -180,11 +218,11 @@ fn late_stores_harm_nobody() -> Outcome {
         one.ready();
         one.done();
         two.cancel();
-        check_eq!(runtime.begin(&later())?.idle().is_some(), true);
+        ensure!(runtime.begin(&now())?.idle().is_some());
         drop(runtime);
         // The next context has its own.
         let _program = Program::new()?;
-        let runtime = attach(Options::default())?;
+        let runtime = Runtime::attach(&required())?;
         let mut request = runtime.begin(&now())?;
         request.ready();
         request.done();
