@@ -27,6 +27,9 @@ pub struct Knobs {
     pub kernel_ns: u64,
     /// `FAKECUDA_STALL_COPIES`: synchronous copies of pageable memory wait for the whole context.
     pub stall_copies: bool,
+    /// `CUDA_DEVICE_MAX_CONNECTIONS`, as CUDA has it: channels that streams share on the compute
+    /// engine; as many as there are where it is not set.
+    pub connections: Option<u32>,
     /// `FAKECUDA_RELAY`: memory operations go through the helper thread, none to the GPU itself.
     pub relay: bool,
 }
@@ -45,6 +48,9 @@ impl Knobs {
             kernel_ns: number("FAKECUDA_KERNEL_NS").unwrap_or(KERNEL_NS),
             mps: is_on("FAKECUDA_MPS"),
             stall_copies: is_on("FAKECUDA_STALL_COPIES"),
+            connections: number("CUDA_DEVICE_MAX_CONNECTIONS")
+                .filter(|connections| (1..=32).contains(connections))
+                .map(|connections| connections as u32),
             relay: is_on("FAKECUDA_RELAY"),
         }
     }
@@ -88,6 +94,7 @@ mod tests {
         let knobs = Knobs::read(|_| None);
         assert_eq!((knobs.version, knobs.memory), (12_080, 80 << 30));
         assert!(!knobs.no_memops && !knobs.relay && !knobs.stall_copies && !knobs.mps);
+        assert_eq!(knobs.connections, None);
     }
 
     #[test]
@@ -106,6 +113,14 @@ mod tests {
         assert!(knobs.no_memops && knobs.stall_copies && knobs.mps && !knobs.relay);
         assert_eq!((knobs.version, knobs.memory), (11_040, 1024));
         assert_eq!(knobs.kernel_ns, KERNEL_NS);
+    }
+
+    #[test]
+    fn connections_are_1_to_32() {
+        for (text, connections) in [("8", Some(8)), ("32", Some(32)), ("0", None), ("33", None)] {
+            let get = |name: &str| (name == "CUDA_DEVICE_MAX_CONNECTIONS").then(|| text.to_owned());
+            assert_eq!(Knobs::read(get).connections, connections, "{text}");
+        }
     }
 
     #[test]
