@@ -23,6 +23,8 @@ pub struct Knobs {
     pub memory: u64,
     /// `FAKECUDA_MPS`: devices say that MPS shares their contexts.
     pub mps: bool,
+    /// `FAKECUDA_MIG`: devices are MIG instances, whose UUIDs zernel does not list.
+    pub mig: bool,
     /// `FAKECUDA_KERNEL_NS`: nanoseconds of a wave of a kernel that is not known.
     pub kernel_ns: u64,
     /// `FAKECUDA_STALL_COPIES`: synchronous copies of pageable memory wait for the whole context.
@@ -47,6 +49,7 @@ impl Knobs {
             memory: number("FAKECUDA_MEMORY").unwrap_or(MEMORY),
             kernel_ns: number("FAKECUDA_KERNEL_NS").unwrap_or(KERNEL_NS),
             mps: is_on("FAKECUDA_MPS"),
+            mig: is_on("FAKECUDA_MIG"),
             stall_copies: is_on("FAKECUDA_STALL_COPIES"),
             connections: number("CUDA_DEVICE_MAX_CONNECTIONS")
                 .filter(|connections| (1..=32).contains(connections))
@@ -94,6 +97,7 @@ mod tests {
         let knobs = Knobs::read(|_| None);
         assert_eq!((knobs.version, knobs.memory), (12_080, 80 << 30));
         assert!(!knobs.no_memops && !knobs.relay && !knobs.stall_copies && !knobs.mps);
+        assert!(!knobs.mig);
         assert_eq!(knobs.connections, None);
     }
 

@@ -45,6 +45,7 @@ pub const SUITE: Suite = Suite::new(
         ),
         case("a_child_does_nothing", a_child_does_nothing),
         case("the_tsg_is_found_or_asked_for", the_tsg_is_found),
+        case("an_instance_is_found_by_its_address", an_instance),
         case("machines_without_requests", machines_without_requests),
         case("a_stream_of_another_context", a_stream_of_another_context),
         case("bad_input", bad_input::table),
@@ -351,6 +352,24 @@ fn the_tsg_is_found() -> Outcome {
     let error = Runtime::attach(&require().tsg(other)).err();
     ensure!(matches!(error, Some(Error::WrongTsg { tsg, .. }) if tsg == other));
     drop((found, named, second));
+    Ok(())
+}
+
+/// No provider tells of MIG instances: zernel has their TSGs with the whole GPU, at the same address.
+fn an_instance() -> Outcome {
+    std::env::set_var("FAKECUDA_MIG", "1");
+    let program = Program::new()?;
+    let device = program.driver.enter(program.context())?.device()?;
+    let uuid = program.driver.uuid(device)?;
+    let listed: Vec<_> = Zernel::open()?.gpus().collect::<libzernel::Result<_>>()?;
+    let has_uuid = |gpu: &libzernel::Gpu| gpu.uuid.is_some_and(|own| *own.as_bytes() == uuid);
+    ensure!(!listed.iter().any(has_uuid));
+    let runtime = attach(Options::default())?;
+    check_eq!(runtime.tsg().map(|tsg| vec![tsg]), Some(tsgs()?));
+    let mut request = runtime.begin(&now())?;
+    check_eq!(request.idle(), None);
+    request.ready();
+    request.done();
     Ok(())
 }
 
