@@ -41,6 +41,8 @@ extern "C" {
  * @queue: resources.queue: calls of each type that may wait
  * @window: monitoring.window: latest latencies that percentiles are taken of
  * @policy: policy.name, with its zero
+ * @release_word: preemption.release_word: enum zernel_word (runtime.h)
+ * @reserved: 0
  */
 struct zernel_config {
 	uint32_t size;
@@ -58,6 +60,8 @@ struct zernel_config {
 	uint32_t queue;
 	uint32_t window;
 	char policy[16];
+	uint32_t release_word;
+	uint32_t reserved;
 };
 
 /* Reads a file; NULL: one with nothing in it, for the defaults. */

@@ -19,6 +19,7 @@ struct Config {
 	std::uint32_t lanes = 4;
 	std::chrono::nanoseconds linger{0};
 	std::chrono::nanoseconds bound{0};
+	ReleaseWord release_word = ReleaseWord::Auto;
 	bool is_inline = false;
 	std::uint32_t workers = 2;
 	std::uint32_t queue = 1024;
@@ -45,6 +46,7 @@ struct Config {
 		config.lanes = raw.lanes;
 		config.linger = std::chrono::nanoseconds(raw.linger_ns);
 		config.bound = std::chrono::nanoseconds(raw.bound_ns);
+		config.release_word = static_cast<ReleaseWord>(raw.release_word);
 		config.is_inline = raw.is_inline != 0;
 		config.workers = raw.workers;
 		config.queue = raw.queue;

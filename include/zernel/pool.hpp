@@ -319,6 +319,7 @@ private:
 		options.lanes = config_.lanes;
 		options.bound = config_.bound;
 		options.linger = config_.linger;
+		options.release_word = config_.release_word;
 		std::optional<Runtime> made;
 		std::exception_ptr error;
 		std::thread([&] {

@@ -79,10 +79,18 @@ enum class Mode : std::uint32_t {
 	Require = ZERNEL_MODE_REQUIRE,
 };
 
+// The memory of the words that holders wait for; see enum zernel_word.
+enum class ReleaseWord : std::uint32_t {
+	Auto = ZERNEL_WORD_AUTO,
+	Host = ZERNEL_WORD_HOST,
+	Gpu = ZERNEL_WORD_GPU,
+};
+
 // Options of a runtime; 0 is the usual of each. Their ranges are those of struct zernel_options.
 struct Options {
 	Mode mode = Mode::Environment;
 	std::uint32_t lanes = 0;
+	ReleaseWord release_word = ReleaseWord::Auto;
 	std::chrono::nanoseconds bound{0};
 	std::chrono::nanoseconds linger{0};
 	std::uint64_t tsg = 0;
@@ -284,6 +292,7 @@ public:
 		raw.size = sizeof(raw);
 		raw.mode = static_cast<std::uint32_t>(options.mode);
 		raw.lanes = options.lanes;
+		raw.release_word = static_cast<std::uint32_t>(options.release_word);
 		raw.bound_ns = detail::count_ns(options.bound);
 		raw.linger_ns = detail::count_ns(options.linger);
 		raw.tsg = options.tsg;

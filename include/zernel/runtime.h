@@ -18,7 +18,8 @@
  * output is not written. One that is shorter than its first version is refused.
  *
  * -EINVAL     ZERNEL_BAD_ARGUMENT  a null pointer, a structure that is too short, an unknown flag
- *                                  or mode, a level above 7, or a time slice out of range
+ *                                  mode or release word, a level above 7, or a time slice out of
+ *                                  range
  * -E2BIG      ZERNEL_BAD_SIZE      a structure that is longer than is known, with something in
  *                                  that part
  * -EINVAL     ZERNEL_BAD_LANES, ZERNEL_BAD_BOUND, ZERNEL_BAD_MODE (of the environment)
@@ -41,6 +42,7 @@
  * -EACCES     ZERNEL_READ_ONLY     /dev/zernel is open for reading alone
  * -ELIBACC    ZERNEL_NO_CUDA       libcuda.so.1 is missing, too old or lacks a function
  * -ENODEV     ZERNEL_NO_GPU        zernel knows no such GPU
+ * -ENOPKG     ZERNEL_NO_GPU_WORD   ZERNEL_WORD_GPU, and GDRCopy is missing or refuses it
  */
 #ifndef ZERNEL_RUNTIME_H
 #define ZERNEL_RUNTIME_H
@@ -65,12 +67,19 @@ enum zernel_mode {
 	ZERNEL_MODE_REQUIRE = 3,	/* an error */
 };
 
+/* The memory of the words that holders wait for. */
+enum zernel_word {
+	ZERNEL_WORD_AUTO = 0,	/* the faster one, as far as it was measured: that of the host */
+	ZERNEL_WORD_HOST = 1,	/* pinned memory of the host */
+	ZERNEL_WORD_GPU = 2,	/* memory of the GPU, by GDRCopy; bounds are the lease at most */
+};
+
 /**
  * struct zernel_options - options of a runtime; 0 is the usual of each
  * @size: sizeof(struct zernel_options)
  * @mode: enum zernel_mode
  * @lanes: requests that can be under way at once, 1 to 64; usually 4
- * @reserved: 0
+ * @release_word: enum zernel_word
  * @bound_ns: longest time that a holder keeps the GPU if nobody ends it, 1 us to 10 s; usually
  *            1.5 times the lease
  * @linger_ns: time for which a holder stays for the next request of its lane, up to 10 s; usually 0
@@ -80,7 +89,7 @@ struct zernel_options {
 	uint32_t size;
 	uint32_t mode;
 	uint32_t lanes;
-	uint32_t reserved;
+	uint32_t release_word;
 	uint64_t bound_ns;
 	uint64_t linger_ns;
 	uint64_t tsg;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use cuda::Stream;
 use libzernel::tsg;
-use zernel_runtime::{Mode, Options, Request, Spec};
+use zernel_runtime::{Mode, Options, ReleaseWord, Request, Spec};
 
 use crate::fault::{self, Fault};
 use crate::handle::Handle;
@@ -178,9 +178,12 @@ fn options(raw: &abi::zernel_options) -> Result<Options, Fault> {
         abi::ZERNEL_MODE_REQUIRE => Options::default().mode(Mode::Require),
         _ => return Err(Fault::Argument("the mode is not known")),
     };
-    if raw.reserved != 0 {
-        return Err(Fault::Argument("a reserved field is not zero"));
-    }
+    options = options.release_word(match raw.release_word {
+        abi::ZERNEL_WORD_AUTO => ReleaseWord::Auto,
+        abi::ZERNEL_WORD_HOST => ReleaseWord::Host,
+        abi::ZERNEL_WORD_GPU => ReleaseWord::Gpu,
+        _ => return Err(Fault::Argument("the release word is not known")),
+    });
     if raw.lanes != 0 {
         options = options.lanes(raw.lanes);
     }

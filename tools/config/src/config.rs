@@ -82,9 +82,39 @@ pub struct Preemption {
     /// `bound_us`: longest time that a holder keeps the GPU if nobody ends it, 1 to 10,000,000
     /// microseconds; usually half as much again as the tunable `lease_us`.
     pub bound: Option<Duration>,
+    /// `release_word`: memory of the words that holders wait for; usually `auto`.
+    pub release_word: ReleaseWord,
     /// `inline`: wait and holder go into the stream of the task, in place of one of the runtime's
     /// own; usually false.
     pub inline: bool,
+}
+
+/// The memory of the words that holders wait for, as the runtime has it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ReleaseWord {
+    /// `auto`: the faster one, as far as it was measured.
+    #[default]
+    Auto,
+    /// `host`: pinned memory of the host.
+    Host,
+    /// `gpu`: memory of the GPU, by GDRCopy.
+    Gpu,
+}
+
+impl ReleaseWord {
+    /// Its words.
+    pub const NAMES: [&'static str; 3] = ["auto", "host", "gpu"];
+
+    const ALL: [Self; 3] = [Self::Auto, Self::Host, Self::Gpu];
+
+    /// Its word.
+    pub fn name(self) -> &'static str {
+        Self::NAMES[self as usize]
+    }
+
+    fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|word| word.name() == name)
+    }
 }
 
 impl Default for Preemption {
@@ -94,6 +124,7 @@ impl Default for Preemption {
             lanes: 4,
             linger: Duration::ZERO,
             bound: None,
+            release_word: ReleaseWord::Auto,
             inline: false,
         }
     }
@@ -227,16 +258,26 @@ impl Config {
             best_effort_us: section.number("best_effort_us", SLICES)?,
         };
 
-        let names = ["enabled", "lanes", "linger_us", "bound_us", "inline"];
+        let names = [
+            "enabled",
+            "lanes",
+            "linger_us",
+            "bound_us",
+            "release_word",
+            "inline",
+        ];
         let section = file.section("preemption", &names)?;
         let (enabled, lanes) = (section.truth("enabled")?, section.number("lanes", LANES)?);
         let linger = section.number("linger_us", LINGERS)?.map(us);
         let bound = section.number("bound_us", BOUNDS)?.map(us);
+        let word = section.word("release_word", &ReleaseWord::NAMES)?;
+        let word = word.and_then(|name| ReleaseWord::named(&name));
         let preemption = Preemption {
             enabled: enabled.unwrap_or(usual.preemption.enabled),
             lanes: lanes.unwrap_or(usual.preemption.lanes),
             linger: linger.unwrap_or(usual.preemption.linger),
             bound: bound.or(usual.preemption.bound),
+            release_word: word.unwrap_or(usual.preemption.release_word),
             inline: section.truth("inline")?.unwrap_or(usual.preemption.inline),
         };
 

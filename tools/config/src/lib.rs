@@ -31,6 +31,6 @@ mod line;
 mod read;
 
 pub use config::{
-    Config, Monitoring, Policy, Preemption, Priorities, Resources, Scheduler, Slices,
+    Config, Monitoring, Policy, Preemption, Priorities, ReleaseWord, Resources, Scheduler, Slices,
 };
 pub use error::{Error, Place, Result};

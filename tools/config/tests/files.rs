@@ -6,7 +6,7 @@ use std::fs;
 use std::time::Duration;
 
 use libzernel::Level;
-use zernel_config::{Config, Error};
+use zernel_config::{Config, Error, ReleaseWord};
 
 fn read(text: &str) -> Result<Config, Error> {
     Config::from_text("z.yaml", text)
@@ -34,6 +34,7 @@ fn files_with_nothing_have_the_defaults() {
     assert!(usual.preemption.enabled && !usual.preemption.inline);
     assert_eq!((usual.preemption.lanes, usual.preemption.bound), (4, None));
     assert_eq!(usual.preemption.linger, Duration::ZERO);
+    assert_eq!(usual.preemption.release_word, ReleaseWord::Auto);
     assert_eq!((usual.resources.workers, usual.resources.queue), (2, 1024));
     assert_eq!(usual.policy.name, "fair");
     assert_eq!(usual.monitoring.window, 4096);
@@ -54,6 +55,7 @@ preemption:
   lanes: 64
   linger_us: 50
   bound_us: 20000
+  release_word: gpu
   inline: true
 resources:
   workers: 8
@@ -72,9 +74,18 @@ monitoring: {window: 100}
     assert_eq!(config.preemption.lanes, 64);
     assert_eq!(config.preemption.linger, Duration::from_micros(50));
     assert_eq!(config.preemption.bound, Some(Duration::from_millis(20)));
+    assert_eq!(config.preemption.release_word, ReleaseWord::Gpu);
     assert_eq!((config.resources.workers, config.resources.queue), (8, 1));
     assert_eq!(config.policy.name, "rr");
     assert_eq!(config.monitoring.window, 100);
+}
+
+#[test]
+fn release_words_have_names() {
+    for name in ReleaseWord::NAMES {
+        let config = read(&format!("preemption: {{release_word: {name}}}")).unwrap();
+        assert_eq!(config.preemption.release_word.name(), name);
+    }
 }
 
 #[test]
@@ -181,6 +192,11 @@ const BAD: &[(&str, &str, &str)] = &[
         "preemption: {bound_us: 0}",
         "OUT_OF_RANGE",
         "z.yaml:1: preemption.bound_us: 0 is out of range; expected 1 to 10000000",
+    ),
+    (
+        "preemption: {release_word: bar1}",
+        "UNKNOWN_WORD",
+        "z.yaml:1: preemption.release_word: 'bar1' is not known; expected one of auto, host, gpu",
     ),
     (
         "slices: {latency_critical_us: 9}",

@@ -64,6 +64,10 @@ pub enum Error {
         /// The name of the status, or `CUDA error`.
         name: String,
     },
+    /// The CPU cannot store to memory of the GPU: GDRCopy is missing, too old, or refuses it; a
+    /// sentence for people.
+    #[error("no word in memory of the GPU: {0}")]
+    NoWindow(String),
     /// Text that the driver takes has a zero in it.
     #[error("'{0}' has a zero byte")]
     Zero(String),
@@ -102,6 +106,8 @@ mod tests {
         assert_eq!(error.status(), Some(Status::NO_DEVICE));
         assert!(!error.is_lost());
         assert_eq!(Error::NotHere("none".to_owned()).status(), None);
+        let none = Error::NoWindow("none".to_owned());
+        assert_eq!((none.status(), none.is_lost()), (None, false));
     }
 
     #[test]

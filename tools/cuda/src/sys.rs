@@ -4,11 +4,13 @@
 
 pub mod context;
 pub mod driver;
+mod gdrcopy;
 pub mod graph;
 pub mod memory;
 pub mod module;
 pub mod stream;
 mod table;
+pub mod window;
 
 use std::ffi::c_void;
 

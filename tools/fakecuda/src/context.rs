@@ -13,6 +13,7 @@ use crate::command::{has_come, Command, Point};
 use crate::driver::lock;
 use crate::gpu::{Gpu, Place};
 use crate::helper::Helpers;
+use crate::knobs::knobs;
 use crate::queue::{Full, Queue, LEGACY};
 use crate::status::{Result, Status};
 
@@ -42,7 +43,7 @@ pub(crate) struct Context {
 impl Context {
     pub(crate) fn new(handle: u64, device: u32, flags: u32) -> Result<Arc<Self>> {
         let gpu = Arc::new(Gpu::new(device)?);
-        let mut queue = Queue::new();
+        let mut queue = Queue::new(knobs().connections.unwrap_or(u32::MAX));
         queue.add(LEGACY, false, &gpu)?;
         let context = Arc::new(Self {
             handle,

@@ -23,10 +23,15 @@ pub struct Knobs {
     pub memory: u64,
     /// `FAKECUDA_MPS`: devices say that MPS shares their contexts.
     pub mps: bool,
+    /// `FAKECUDA_MIG`: devices are MIG instances, whose UUIDs zernel does not list.
+    pub mig: bool,
     /// `FAKECUDA_KERNEL_NS`: nanoseconds of a wave of a kernel that is not known.
     pub kernel_ns: u64,
     /// `FAKECUDA_STALL_COPIES`: synchronous copies of pageable memory wait for the whole context.
     pub stall_copies: bool,
+    /// `CUDA_DEVICE_MAX_CONNECTIONS`, as CUDA has it: channels that streams share on the compute
+    /// engine; as many as there are where it is not set.
+    pub connections: Option<u32>,
     /// `FAKECUDA_RELAY`: memory operations go through the helper thread, none to the GPU itself.
     pub relay: bool,
 }
@@ -44,7 +49,11 @@ impl Knobs {
             memory: number("FAKECUDA_MEMORY").unwrap_or(MEMORY),
             kernel_ns: number("FAKECUDA_KERNEL_NS").unwrap_or(KERNEL_NS),
             mps: is_on("FAKECUDA_MPS"),
+            mig: is_on("FAKECUDA_MIG"),
             stall_copies: is_on("FAKECUDA_STALL_COPIES"),
+            connections: number("CUDA_DEVICE_MAX_CONNECTIONS")
+                .filter(|connections| (1..=32).contains(connections))
+                .map(|connections| connections as u32),
             relay: is_on("FAKECUDA_RELAY"),
         }
     }
@@ -62,6 +71,19 @@ pub fn is_absent(name: &str) -> bool {
     is_listed(&std::env::var("FAKECUDA_ABSENT").unwrap_or_default(), name)
 }
 
+/// True if a function of GDRCopy is to fail: `FAKECUDA_GDRCOPY_FAILS` has its name, among others with
+/// commas between them. It is read each time.
+pub fn fails(name: &str) -> bool {
+    let list = std::env::var("FAKECUDA_GDRCOPY_FAILS").unwrap_or_default();
+    is_listed(&list, name)
+}
+
+/// True if mappings of GDRCopy say that they end with their memory: `FAKECUDA_GDRCOPY_FLEETING` is 1. It
+/// is read each time.
+pub fn is_fleeting() -> bool {
+    std::env::var("FAKECUDA_GDRCOPY_FLEETING").is_ok_and(|value| value == "1")
+}
+
 fn is_listed(list: &str, name: &str) -> bool {
     list.split(',').any(|other| other.trim() == name)
 }
@@ -75,6 +97,8 @@ mod tests {
         let knobs = Knobs::read(|_| None);
         assert_eq!((knobs.version, knobs.memory), (12_080, 80 << 30));
         assert!(!knobs.no_memops && !knobs.relay && !knobs.stall_copies && !knobs.mps);
+        assert!(!knobs.mig);
+        assert_eq!(knobs.connections, None);
     }
 
     #[test]
@@ -93,6 +117,14 @@ mod tests {
         assert!(knobs.no_memops && knobs.stall_copies && knobs.mps && !knobs.relay);
         assert_eq!((knobs.version, knobs.memory), (11_040, 1024));
         assert_eq!(knobs.kernel_ns, KERNEL_NS);
+    }
+
+    #[test]
+    fn connections_are_1_to_32() {
+        for (text, connections) in [("8", Some(8)), ("32", Some(32)), ("0", None), ("33", None)] {
+            let get = |name: &str| (name == "CUDA_DEVICE_MAX_CONNECTIONS").then(|| text.to_owned());
+            assert_eq!(Knobs::read(get).connections, connections, "{text}");
+        }
     }
 
     #[test]

@@ -14,6 +14,7 @@ mod draft;
 mod driver;
 mod effect;
 mod event;
+mod gdrcopy;
 mod gpu;
 mod graph;
 mod helper;

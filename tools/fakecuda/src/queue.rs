@@ -86,11 +86,14 @@ pub(crate) struct Queue {
     /// Effects that are outstanding, and those of them on memory.
     outstanding: usize,
     of_data: usize,
+    connections: u32,
 }
 
 impl Queue {
-    pub(crate) fn new() -> Self {
+    /// `connections`: channels of the compute engine that streams share, or more than there are.
+    pub(crate) fn new(connections: u32) -> Self {
         Self {
+            connections,
             lines: BTreeMap::new(),
             free: (0..WORDS).rev().collect(),
             channels: Default::default(),
@@ -248,8 +251,17 @@ impl Queue {
         };
         let is_there = line.place.is_copy == is_copy && !Self::is_idle(gpu, line);
         let last = Some(line.place).filter(|_| is_there);
-        let free = (1..CHANNELS).map(place).find(is_free).or(last);
-        free.unwrap_or_else(|| place(1 + (number % u64::from(CHANNELS - 1)) as u32))
+        let count = self.shared(is_copy);
+        let free = (1..=count).map(place).find(is_free).or(last);
+        free.unwrap_or_else(|| place(1 + (number % u64::from(count)) as u32))
+    }
+
+    /// Channels of an engine that streams share, beside that of the legacy default stream.
+    fn shared(&self, is_copy: bool) -> u32 {
+        match is_copy {
+            true => CHANNELS - 1,
+            false => self.connections.clamp(1, CHANNELS - 1),
+        }
     }
 
     /// Submits the first commands of a stream. Returns how many, or why they have to be tried

@@ -129,7 +129,7 @@ impl Space {
         let next = next
             .filter(|&next| next < ALIAS - DEVICE)
             .ok_or(Status::OUT_OF_MEMORY)?;
-        let pages = Pages::map(rounded)?;
+        let pages = Pages::map_shared(rounded)?;
         (self.next, _) = (next, self.used.insert(owner.device, used));
         let range = self.add(Range {
             base,
@@ -276,6 +276,15 @@ impl Space {
         }
     }
 
+    /// Maps memory of a device once more: whole pages. The mapping stays when the memory is freed.
+    pub(crate) fn map_again(&self, address: u64, length: u64) -> Result<Pages> {
+        let range = self.find(address, length)?;
+        let pages = self.pages.get(&range.base);
+        let is_device = |_: &&Arc<Pages>| range.kind == Kind::Device;
+        let pages = pages.filter(is_device).ok_or(Status::INVALID_VALUE)?;
+        pages.again(address - range.base, length)
+    }
+
     /// The value of a word of 4 or 8 bytes.
     pub(crate) fn load(&self, spot: Spot, is_wide: bool) -> Result<u64> {
         let held = self.hold(spot, if is_wide { 8 } else { 4 })?;
@@ -357,6 +366,22 @@ mod tests {
         let other = Range { id: 99, ..range };
         space.ranges.insert(other.base, other);
         assert_eq!(space.store(spot, 1, false), Err(Status::INVALID_VALUE));
+    }
+
+    #[test]
+    fn memory_of_a_device_is_mapped_again() {
+        let mut space = Space::default();
+        let range = space.allocate(OWNER, 3 * PAGE, 1 << 20).unwrap();
+        let spot = range.spot(range.base + PAGE);
+        let again = space.map_again(spot.address, PAGE).unwrap();
+        memory::store_word(again.base(), 7, false).unwrap();
+        assert_eq!(space.load(spot, false), Ok(7));
+        assert!(space.map_again(spot.address, 3 * PAGE).is_err());
+        let pinned = space.allocate_host(OWNER, PAGE, 0).unwrap();
+        assert!(space.map_again(pinned.base, PAGE).is_err());
+        space.remove(range.base, Kind::Device).unwrap();
+        assert!(space.map_again(spot.address, PAGE).is_err());
+        memory::store_word(again.base(), 8, false).unwrap();
     }
 
     #[test]

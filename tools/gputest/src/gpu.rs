@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{bail, Context as _, Result};
-use cuda::{Attribute, Context, Device, Driver, Entered, Function, Grid, Own};
+use cuda::{Attribute, Context, Device, Driver, Entered, Function, Grid, Own, Window};
 
 use crate::sys::memory::Words;
 use crate::sys::{self, Api};
@@ -40,6 +40,8 @@ pub const ONE: Grid = Grid {
 pub struct Options {
     /// The driver library.
     pub library: PathBuf,
+    /// That of GDRCopy.
+    pub gdrcopy: PathBuf,
     /// Number of the device.
     pub device: usize,
     /// A twentieth of the rounds.
@@ -108,6 +110,11 @@ impl Gpu {
     /// Words that it and the CPU see.
     pub fn words(&self) -> Result<Words> {
         Words::new(&self.driver, self.context())
+    }
+
+    /// Words in its memory that the CPU stores to, where GDRCopy is installed.
+    pub fn window(&self) -> cuda::Result<Window> {
+        Window::new(&self.driver, self.context(), &self.options.gdrcopy)
     }
 
     fn kernel(&self, text: &CStr, name: &CStr, parameters: usize) -> Result<Function> {

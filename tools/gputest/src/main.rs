@@ -39,6 +39,9 @@ struct Cli {
     /// The driver library
     #[arg(long, default_value = cuda::LIBRARY)]
     library: PathBuf,
+    /// The library of GDRCopy, for words in memory of the GPU
+    #[arg(long, default_value = cuda::GDRCOPY)]
+    gdrcopy: PathBuf,
     /// A twentieth of the rounds
     #[arg(long)]
     short: bool,
@@ -60,6 +63,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let options = Options {
         library: cli.library.clone(),
+        gdrcopy: cli.gdrcopy.clone(),
         device: cli.device,
         short: cli.short,
     };

@@ -28,6 +28,7 @@ pub(crate) fn load_config(py: Python<'_>, path: Option<PathBuf>) -> PyResult<Bou
     found.set_item("lanes", preemption.lanes)?;
     found.set_item("linger_us", us(preemption.linger))?;
     found.set_item("bound_us", preemption.bound.map(us))?;
+    found.set_item("release_word", preemption.release_word.name())?;
     found.set_item("inline", preemption.inline)?;
     found.set_item("workers", config.resources.workers)?;
     found.set_item("queue", config.resources.queue)?;

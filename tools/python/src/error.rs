@@ -56,7 +56,9 @@ impl Fault {
                     Error::Forked => "ForkedError",
                     Error::Lost(_) => "LostError",
                     _ if error.is_misuse() => "MisuseError",
-                    Error::Cuda(cuda::Error::NotHere(_)) => "UnavailableError",
+                    Error::Cuda(cuda::Error::NotHere(_) | cuda::Error::NoWindow(_)) => {
+                        "UnavailableError"
+                    }
                     Error::Zernel(cause) if cause.cause() == libzernel::Cause::NoDevice => {
                         "UnavailableError"
                     }

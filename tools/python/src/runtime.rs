@@ -44,6 +44,7 @@ struct Given<'a, 'py> {
     lanes: Option<&'a Bound<'py, PyAny>>,
     bound_us: Option<f64>,
     linger_us: f64,
+    release_word: &'a str,
     tsg: Option<&'a Bound<'py, PyAny>>,
     before: Option<&'a Bound<'py, TsgsBefore>>,
     library: Option<String>,
@@ -61,7 +62,9 @@ impl Given<'_, '_> {
         };
         let mode = mode.map_err(Fault::Runtime)?;
         let linger = argument::us("linger_us", self.linger_us)?;
+        let word = self.release_word.parse().map_err(Fault::Runtime)?;
         let mut options = Options::default().mode(mode).linger(linger);
+        options = options.release_word(word);
         if let Some(lanes) = self.lanes {
             options = options.lanes(argument::lanes(lanes)?);
         }
@@ -108,8 +111,8 @@ impl Runtime {
     /// For the context that is current in this thread.
     #[new]
     #[pyo3(signature = (
-        *, mode = None, lanes = None, bound_us = None, linger_us = 0.0, tsg = None, before = None,
-        library = None, device = None
+        *, mode = None, lanes = None, bound_us = None, linger_us = 0.0, release_word = "auto",
+        tsg = None, before = None, library = None, device = None
     ))]
     #[expect(clippy::too_many_arguments, reason = "Python has them by name")]
     fn new(
@@ -118,6 +121,7 @@ impl Runtime {
         lanes: Option<&Bound<'_, PyAny>>,
         bound_us: Option<f64>,
         linger_us: f64,
+        release_word: &str,
         tsg: Option<&Bound<'_, PyAny>>,
         before: Option<&Bound<'_, TsgsBefore>>,
         library: Option<String>,
@@ -128,6 +132,7 @@ impl Runtime {
             lanes,
             bound_us,
             linger_us,
+            release_word,
             tsg,
             before,
             library,
@@ -140,8 +145,8 @@ impl Runtime {
     /// For a device.
     #[staticmethod]
     #[pyo3(signature = (
-        gpu_id, *, mode = None, lanes = None, bound_us = None, linger_us = 0.0, tsg = None,
-        before = None, library = None, device = None
+        gpu_id, *, mode = None, lanes = None, bound_us = None, linger_us = 0.0,
+        release_word = "auto", tsg = None, before = None, library = None, device = None
     ))]
     #[expect(clippy::too_many_arguments, reason = "Python has them by name")]
     fn on_device(
@@ -151,6 +156,7 @@ impl Runtime {
         lanes: Option<&Bound<'_, PyAny>>,
         bound_us: Option<f64>,
         linger_us: f64,
+        release_word: &str,
         tsg: Option<&Bound<'_, PyAny>>,
         before: Option<&Bound<'_, TsgsBefore>>,
         library: Option<String>,
@@ -161,6 +167,7 @@ impl Runtime {
             lanes,
             bound_us,
             linger_us,
+            release_word,
             tsg,
             before,
             library,

@@ -135,6 +135,8 @@ class Requests(unittest.TestCase):
             (lambda: zernel.attach(mode="off", lanes=-1), misuse, "lanes=-1 is out of range"),
             (lambda: zernel.attach(mode="off", bound_us=0), misuse, "ZERNEL_BAD_BOUND"),
             (lambda: zernel.attach(mode="off", linger_us=2e7), misuse, "ZERNEL_BAD_BOUND"),
+            (lambda: zernel.attach(mode="off", release_word="bar1"), misuse, "ZERNEL_BAD_WORD"),
+            (lambda: zernel.attach(mode="off", release_word=2), TypeError, ""),
             (lambda: zernel.attach(4), TypeError, "positional"),
             (lambda: zernel.Runtime.on_device("0"), TypeError, ""),
             (lambda: zernel.Runtime.on_device(-1, mode="off"), misuse, "gpu_id=-1"),

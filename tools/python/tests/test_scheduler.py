@@ -382,12 +382,13 @@ class Configurations(unittest.TestCase):
         scheduler = scheduler_of(
             "scheduler:\n  gpu_id: 2\npriorities:\n  latency_critical: 2\n  best_effort: 5\n"
             "slices:\n  best_effort_us: 100\npreemption:\n  lanes: 9\n  linger_us: 5\n"
-            "  bound_us: 700\nresources:\n  workers: 3\n  queue: 11\nmonitoring:\n  window: 2\n"
+            "  bound_us: 700\n  release_word: gpu\nresources:\n  workers: 3\n  queue: 11\nmonitoring:\n  window: 2\n"
             "policy:\n  name: rr\n")
         self.addCleanup(scheduler.close)
         self.assertEqual(scheduler.config, {
             "gpu_id": 2, "lc_level": 2, "be_level": 5, "lc_slice_us": None, "be_slice_us": 100,
-            "requests": True, "lanes": 9, "linger_us": 5.0, "bound_us": 700.0, "inline": False,
+            "requests": True, "lanes": 9, "linger_us": 5.0, "bound_us": 700.0,
+            "release_word": "gpu", "inline": False,
             "workers": 3, "queue": 11, "policy": "rr", "window": 2})
         self.assertEqual(scheduler.latency_critical(int).level, 2)
         self.assertEqual(scheduler.best_effort(int).level, 5)

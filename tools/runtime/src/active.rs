@@ -13,6 +13,7 @@ use crate::counters::{count, Counting};
 use crate::holder::{Holder, Words};
 use crate::lane::Lanes;
 use crate::place::{gpu_of, tsg_of, Named};
+use crate::release::Released;
 use crate::request::Idle;
 use crate::sys::Nodes;
 use crate::{sys, Error, Options, Result};
@@ -27,12 +28,13 @@ fn driver(options: &Options) -> Result<Arc<Driver>> {
     Ok(usual.clone()?)
 }
 
-/// The parts of a runtime, in the order in which they end: streams and holder use the memory, which
-/// is given back before its mapping ends.
+/// The parts of a runtime, in the order in which they end: streams and holder use memory of the GPU and
+/// of the host, which is given back before its mapping ends.
 #[derive(Debug)]
 struct Parts {
     streams: Vec<OwnStream>,
     holder: Holder,
+    released: Released,
     memory: Registered,
     slots: Slots,
     zernel: Zernel,
@@ -77,16 +79,20 @@ impl Active {
         let tsg = tsg_of(&own, gpu, options.before.as_ref(), options.tsg)?;
         // One more, whose word takes the stores of holders that linger.
         let slots = Slots::map(&zernel, 0..options.lanes + 1)?;
+        // First, as memory that is given back waits for the work of the context.
+        let released = Released::new(options, &driver, context, &slots)?;
         let shared = slots.memory();
         let memory = driver.register(context, shared.address(), shared.length())?;
         let holder = Holder::load(&driver, context)?;
         let streams = (0..options.lanes).map(|_| driver.create_stream(context));
         let streams = streams.collect::<cuda::Result<_>>()?;
+        let (bound, linger) = options.bounds();
         sys::remember_process();
         Ok(Self {
             parts: Arc::new(Parts {
                 streams,
                 holder,
+                released,
                 memory,
                 slots,
                 zernel,
@@ -96,8 +102,8 @@ impl Active {
             tsg,
             lanes: Lanes::new(options.lanes),
             under_way: (0..options.lanes).map(|_| AtomicU32::new(0)).collect(),
-            bound: options.bound_of_holders(),
-            linger: options.linger,
+            bound,
+            linger,
             lost: OnceLock::new(),
             counting: Counting::default(),
         })
@@ -166,7 +172,27 @@ impl Active {
     }
 
     fn words(&self, lane: u32) -> Words {
-        Words::at(self.parts.memory.base(), lane)
+        let words = Words::at(self.parts.memory.base(), lane);
+        let release = self.parts.released.address(lane, words.release);
+        Words { release, ..words }
+    }
+
+    /// The data of the request of a lane is ready: its holder ends, and zernel sees it.
+    pub(crate) fn ready(&self, lane: u32, number: Number) {
+        self.parts.released.store(lane, number.get());
+        if let Some(slot) = self.slot(lane) {
+            slot.ready(number);
+        }
+    }
+
+    /// Gives the request of a lane up. With both words stored, what has come into a stream for it does
+    /// not wait.
+    pub(crate) fn cancel(&self, lane: u32, number: Number) {
+        self.parts.released.store(lane, number.get());
+        if let Some(slot) = self.slot(lane) {
+            // It may be over: its lease has expired, or its TSG is gone.
+            let _ = slot.cancel(number);
+        }
     }
 
     /// Fails for a stream that requests cannot be put into.
@@ -202,8 +228,7 @@ impl Active {
         };
         self.set_under_way(lane, begun.number.get());
         if hold(begun.number).is_none() {
-            // With both words stored, what has come into the stream does not wait.
-            let _ = slot.cancel(begun.number);
+            self.cancel(lane, begun.number);
             return None;
         }
         count(&self.counting.begun);
@@ -231,8 +256,10 @@ impl Active {
         if !entered.is_capturing(stream)? {
             return Err(Error::NotCapturing);
         }
-        // The last request of the lane is over: both words have come to its number.
+        // The last request of the lane is over: all words have come to its number, but that of the GPU
+        // if zernel has ended it.
         let number = self.slot(lane).map_or(0, |slot| slot.load(Word::Release));
+        self.parts.released.store(lane, number);
         let node = || entered.last_node(stream)?.ok_or(Error::NotCapturing);
         entered.wait_word(stream, words.trigger, number)?;
         let wait = node()?;
@@ -302,12 +329,8 @@ impl Active {
     /// Ends the requests of all lanes: no stream waits, and no holder holds.
     fn end_requests(&self) {
         for (lane, under_way) in (0..).zip(&self.under_way) {
-            let Some(slot) = self.slot(lane) else {
-                continue;
-            };
             if let Some(number) = Number::new(under_way.swap(0, AcqRel)) {
-                // It may be over.
-                let _ = slot.cancel(number);
+                self.cancel(lane, number);
             }
         }
     }
@@ -319,7 +342,9 @@ impl Active {
                 continue;
             };
             if let Some(number) = Number::new(slot.load(Word::Release)) {
-                slot.store(Word::Release, number.next().get());
+                let next = number.next().get();
+                self.parts.released.store(lane, next);
+                slot.store(Word::Release, next);
             }
         }
     }

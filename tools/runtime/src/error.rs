@@ -23,6 +23,9 @@ pub enum Error {
     /// A time that no holder may take.
     #[error("a bound of {0} ns: a holder takes 1 us to 10 s")]
     Bound(u128),
+    /// A text that is no memory of the words that holders wait for.
+    #[error("'{0}' is no release word: it takes auto, host or gpu")]
+    Word(String),
     /// CUDA is missing, too old, or a call of it failed.
     #[error(transparent)]
     Cuda(#[from] cuda::Error),
@@ -99,7 +102,9 @@ impl Error {
             Self::Mode(_) => "ZERNEL_BAD_MODE",
             Self::Lanes(_) => "ZERNEL_BAD_LANES",
             Self::Bound(_) => "ZERNEL_BAD_BOUND",
+            Self::Word(_) => "ZERNEL_BAD_WORD",
             Self::Cuda(cuda::Error::NotHere(_)) => "ZERNEL_NO_CUDA",
+            Self::Cuda(cuda::Error::NoWindow(_)) => "ZERNEL_NO_GPU_WORD",
             Self::Cuda(_) => "ZERNEL_CUDA_FAILED",
             Self::Zernel(error) if error.cause() == libzernel::Cause::NoDevice => {
                 "ZERNEL_NO_MODULE"
@@ -124,8 +129,9 @@ impl Error {
     pub fn errno(&self) -> i32 {
         let errno = match self {
             Self::Off => Errno::CANCELED,
-            Self::Mode(_) | Self::Lanes(_) | Self::Bound(_) => Errno::INVAL,
+            Self::Mode(_) | Self::Lanes(_) | Self::Bound(_) | Self::Word(_) => Errno::INVAL,
             Self::Cuda(cuda::Error::NotHere(_)) => Errno::LIBACC,
+            Self::Cuda(cuda::Error::NoWindow(_)) => Errno::NOPKG,
             Self::Cuda(cuda::Error::Zero(_)) => Errno::INVAL,
             Self::Cuda(_) => Errno::IO,
             Self::Zernel(error) => error.errno().unwrap_or(Errno::IO),
@@ -152,6 +158,7 @@ impl Error {
             Self::Mode(_)
                 | Self::Lanes(_)
                 | Self::Bound(_)
+                | Self::Word(_)
                 | Self::NoContext
                 | Self::Ambiguous { .. }
                 | Self::WrongTsg { .. }
@@ -181,7 +188,9 @@ mod tests {
             Error::Mode("on".to_owned()),
             Error::Lanes(0),
             Error::Bound(0),
+            Error::Word("bar1".to_owned()),
             Error::Cuda(missing()),
+            Error::Cuda(cuda::Error::NoWindow("no GDRCopy".to_owned())),
             Error::Cuda(failed.clone()),
             Error::Zernel(none),
             Error::ReadOnly,
@@ -219,7 +228,7 @@ mod tests {
 
     #[test]
     fn tsgs_to_choose_from_are_listed() {
-        let text = all()[11].to_string();
+        let text = all()[13].to_string();
         assert!(text.contains("may have any of 2, 3: "), "{text}");
     }
 }

@@ -35,6 +35,32 @@ impl FromStr for Mode {
     }
 }
 
+/// The memory of the words that holders wait for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ReleaseWord {
+    /// That which is the faster one, as far as it was measured: that of the host.
+    #[default]
+    Auto,
+    /// Pinned memory of the host: the words of zernel's slots, which zernel stores to as well.
+    Host,
+    /// Memory of the GPU, which the CPU stores to through BAR1, by GDRCopy. zernel does not reach it:
+    /// a holder whose lease is over ends by its own bound, which is the lease at most.
+    Gpu,
+}
+
+impl FromStr for ReleaseWord {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "host" => Ok(Self::Host),
+            "gpu" => Ok(Self::Gpu),
+            other => Err(Error::Word(other.to_owned())),
+        }
+    }
+}
+
 /// Options of a runtime.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -42,9 +68,11 @@ pub struct Options {
     pub(crate) lanes: u32,
     pub(crate) bound: Option<Duration>,
     pub(crate) linger: Duration,
+    pub(crate) word: ReleaseWord,
     pub(crate) tsg: Option<tsg::Id>,
     pub(crate) before: Option<TsgsBefore>,
     pub(crate) library: PathBuf,
+    pub(crate) gdrcopy: PathBuf,
     pub(crate) device: PathBuf,
 }
 
@@ -55,9 +83,11 @@ impl Default for Options {
             lanes: 4,
             bound: None,
             linger: Duration::ZERO,
+            word: ReleaseWord::Auto,
             tsg: None,
             before: None,
             library: PathBuf::from(cuda::LIBRARY),
+            gdrcopy: PathBuf::from(cuda::GDRCOPY),
             device: PathBuf::from(libzernel::Zernel::PATH),
         }
     }
@@ -95,7 +125,8 @@ impl Options {
 
     /// Longest time that a holder keeps the GPU if nobody ends it, 1 µs to 10 s of the GPU's time;
     /// otherwise half as much again as the lease (`lease_us`) when the runtime is attached. zernel ends
-    /// a holder when the lease is over; this is for when it cannot.
+    /// a holder when the lease is over; this is for when it cannot. With [`ReleaseWord::Gpu`] it never
+    /// can, and a bound beyond the lease is the lease.
     #[must_use]
     pub fn bound(self, bound: Duration) -> Self {
         Self {
@@ -109,6 +140,12 @@ impl Options {
     #[must_use]
     pub fn linger(self, linger: Duration) -> Self {
         Self { linger, ..self }
+    }
+
+    /// The memory of the words that holders wait for.
+    #[must_use]
+    pub fn release_word(self, word: ReleaseWord) -> Self {
+        Self { word, ..self }
     }
 
     /// The TSG of the context, where a process has several.
@@ -138,6 +175,15 @@ impl Options {
         }
     }
 
+    /// Another library than `libgdrapi.so.2`, for [`ReleaseWord::Gpu`].
+    #[must_use]
+    pub fn gdrcopy(self, gdrcopy: impl Into<PathBuf>) -> Self {
+        Self {
+            gdrcopy: gdrcopy.into(),
+            ..self
+        }
+    }
+
     /// Another device node than `/dev/zernel`.
     #[must_use]
     pub fn device(self, device: impl Into<PathBuf>) -> Self {
@@ -147,12 +193,18 @@ impl Options {
         }
     }
 
-    /// The bound of holders.
-    pub(crate) fn bound_of_holders(&self) -> Duration {
-        self.bound.unwrap_or_else(|| {
-            let lease = lease().unwrap_or(Duration::from_millis(100));
-            (lease + lease / 2).clamp(*Self::BOUNDS.start(), *Self::BOUNDS.end())
-        })
+    /// Bounds of holders, and of those that linger.
+    pub(crate) fn bounds(&self) -> (Duration, Duration) {
+        self.bounds_of(lease().unwrap_or(Duration::from_millis(100)))
+    }
+
+    fn bounds_of(&self, lease: Duration) -> (Duration, Duration) {
+        let usual = (lease + lease / 2).clamp(*Self::BOUNDS.start(), *Self::BOUNDS.end());
+        let bound = self.bound.unwrap_or(usual);
+        match self.word {
+            ReleaseWord::Gpu => (bound.min(lease), self.linger.min(lease)),
+            ReleaseWord::Auto | ReleaseWord::Host => (bound, self.linger),
+        }
     }
 
     /// # Errors
@@ -190,6 +242,39 @@ mod tests {
         assert_eq!("require".parse(), Ok(Mode::Require));
         let wrong = "Off".parse::<Mode>();
         assert_eq!(wrong, Err(Error::Mode("Off".to_owned())));
+    }
+
+    #[test]
+    fn memory_of_the_word_is_a_word() {
+        for (text, word) in [
+            ("auto", ReleaseWord::Auto),
+            ("host", ReleaseWord::Host),
+            ("gpu", ReleaseWord::Gpu),
+        ] {
+            assert_eq!(text.parse(), Ok(word));
+        }
+        for text in ["", "GPU", "bar1"] {
+            let wrong = text.parse::<ReleaseWord>();
+            assert_eq!(wrong, Err(Error::Word(text.to_owned())));
+        }
+    }
+
+    #[test]
+    fn holders_that_zernel_cannot_end_keep_to_the_lease() {
+        let ms = Duration::from_millis;
+        let (short, long) = (ms(1), ms(9_000));
+        for (word, usual, most) in [
+            (ReleaseWord::Auto, ms(15), long),
+            (ReleaseWord::Host, ms(15), long),
+            (ReleaseWord::Gpu, ms(10), ms(10)),
+        ] {
+            let options = Options::default().release_word(word);
+            assert_eq!(options.bounds_of(ms(10)), (usual, Duration::ZERO));
+            let options = options.linger(long).bound(long);
+            assert_eq!(options.bounds_of(ms(10)), (most, most));
+            let options = options.linger(short).bound(short);
+            assert_eq!(options.bounds_of(ms(10)), (short, short));
+        }
     }
 
     #[test]

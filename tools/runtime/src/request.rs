@@ -151,9 +151,7 @@ impl Held {
             return;
         }
         self.is_ready = true;
-        if let Some(slot) = self.slot() {
-            slot.ready(self.begun.number);
-        }
+        self.active.ready(self.lane, self.begun.number);
     }
 
     fn done(&mut self) {
@@ -168,10 +166,7 @@ impl Held {
     }
 
     fn cancel(&mut self) {
-        if let Some(slot) = self.slot() {
-            // It may be over: its lease has expired, or its TSG is gone.
-            let _ = slot.cancel(self.begun.number);
-        }
+        self.active.cancel(self.lane, self.begun.number);
         self.give_lane();
     }
 

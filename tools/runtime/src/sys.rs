@@ -74,8 +74,8 @@ pub(crate) fn launch(
     number: u32,
     bound_ns: u64,
 ) -> cuda::Result<()> {
-    // SAFETY: The stream is there, by the callers; the words are those of registered slots, which
-    // the owner of the holder keeps.
+    // SAFETY: The stream is there, by the callers; the words are those of registered slots, or of
+    // memory of the GPU, which the owner of the holder keeps.
     unsafe { holder.launch(WARP, stream, [held, release, number.into(), bound_ns]) }
 }
 

@@ -4,7 +4,7 @@
 use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
 
-use zernel_config::Config;
+use zernel_config::{Config, ReleaseWord};
 
 use super::{abi, c_char, c_int, call, Place, Sized32};
 
@@ -33,6 +33,12 @@ fn told(config: &Config, size: u32) -> abi::zernel_config {
         queue: config.resources.queue,
         window: config.monitoring.window,
         policy: [0; 16],
+        release_word: match config.preemption.release_word {
+            ReleaseWord::Auto => abi::ZERNEL_WORD_AUTO,
+            ReleaseWord::Host => abi::ZERNEL_WORD_HOST,
+            ReleaseWord::Gpu => abi::ZERNEL_WORD_GPU,
+        },
+        reserved: 0,
     };
     // The last one stays zero.
     for (to, &byte) in told.policy[..15]
@@ -82,14 +88,14 @@ mod tests {
 
     fn empty() -> abi::zernel_config {
         abi::zernel_config {
-            size: CONFIG as u32,
+            size: size_of::<abi::zernel_config>() as u32,
             ..Default::default()
         }
     }
 
     #[test]
     fn no_file_has_the_defaults() {
-        assert_eq!(size_of::<abi::zernel_config>(), CONFIG);
+        assert_eq!(size_of::<abi::zernel_config>(), CONFIG + 8);
         let mut config = empty();
         // SAFETY: Both are valid.
         assert_eq!(unsafe { zernel_config_read(ptr::null(), &mut config) }, 0);
@@ -124,6 +130,18 @@ mod tests {
             (result, config.bound_ns, config.linger_ns),
             (0, 7_000, 3_000)
         );
+        for (name, word) in [
+            ("auto", abi::ZERNEL_WORD_AUTO),
+            ("host", abi::ZERNEL_WORD_HOST),
+            ("gpu", abi::ZERNEL_WORD_GPU),
+        ] {
+            let text = format!("preemption: {{release_word: {name}, bound_us: 7}}");
+            let (result, config) = read(&text, 88);
+            assert_eq!((result, config.release_word), (0, word), "{name}");
+        }
+        // A program of the first version has no place for it.
+        let (result, config) = read("preemption: {bound_us: 7}", 80);
+        assert_eq!((result, config.release_word), (0, abi::ZERNEL_WORD_GPU));
         for (text, size, error) in [
             ("preemption: {lanes: 0}", 80, -34),
             ("preemption: {lane: 0}", 80, -126),

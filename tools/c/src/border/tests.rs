@@ -75,7 +75,7 @@ fn options_out_of_range_are_refused() {
         ),
         (
             abi::zernel_options {
-                reserved: 1,
+                release_word: 3,
                 ..off()
             },
             INVAL,

@@ -227,4 +227,4 @@ fn text_of(bytes: &[c_char]) -> String {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

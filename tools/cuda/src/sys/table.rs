@@ -104,5 +104,7 @@ functions! {
     register = "cuMemHostRegister" of 6050 (*mut c_void, usize, c_uint);
     unregister = "cuMemHostUnregister" of 4000 (*mut c_void);
     device_address = "cuMemHostGetDevicePointer" of 3020 (*mut Address, *mut c_void, c_uint);
+    memory_allocate = "cuMemAlloc" of 3020 (*mut Address, usize);
+    memory_free = "cuMemFree" of 3020 (Address);
     memory_info = "cuMemGetInfo" of 3020 (*mut usize, *mut usize);
 }

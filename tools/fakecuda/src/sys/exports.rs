@@ -7,6 +7,7 @@ mod context;
 mod copy;
 mod device;
 mod event;
+mod gdrcopy;
 mod graph;
 mod init;
 mod memory;

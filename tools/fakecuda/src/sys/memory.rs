@@ -10,7 +10,10 @@ use std::ptr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use bytemuck::Pod;
-use rustix::mm::{madvise, mlock, mmap_anonymous, munlock, munmap, Advice, MapFlags, ProtFlags};
+use rustix::mm::{
+    madvise, mlock, mmap_anonymous, mremap, munlock, munmap, Advice, MapFlags, MremapFlags,
+    ProtFlags,
+};
 
 use crate::status::{Result, Status};
 
@@ -80,7 +83,7 @@ pub(crate) fn store_word(to: u64, value: u64, is_wide: bool) -> Result<()> {
     Ok(())
 }
 
-/// Pages of this process alone, with zeroes. They take memory when they are used.
+/// Pages with zeroes, of this process alone or shared with others of its own. They take memory when they are used.
 ///
 /// # Invariants
 ///
@@ -92,14 +95,23 @@ pub(crate) struct Pages {
 }
 
 impl Pages {
-    /// `length`: in bytes, above 0, rounded up to whole pages.
+    /// Those of this process alone. `length`: in bytes, above 0, rounded up to whole pages.
     pub(crate) fn map(length: u64) -> Result<Self> {
+        Self::of(length, MapFlags::PRIVATE)
+    }
+
+    /// Those that [`Self::again`] maps a second time.
+    pub(crate) fn map_shared(length: u64) -> Result<Self> {
+        Self::of(length, MapFlags::SHARED)
+    }
+
+    fn of(length: u64, kind: MapFlags) -> Result<Self> {
         let length = usize::try_from(length).map_err(|_| Status::OUT_OF_MEMORY)?;
         let length = length
             .checked_next_multiple_of(rustix::param::page_size())
             .ok_or(Status::OUT_OF_MEMORY)?;
         let access = ProtFlags::READ | ProtFlags::WRITE;
-        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        let flags = kind | MapFlags::NORESERVE;
         // SAFETY: A new mapping at an address that the kernel chooses replaces no other.
         let base = unsafe { mmap_anonymous(ptr::null_mut(), length, access, flags) };
         let base = base.map_err(|_| Status::OUT_OF_MEMORY)? as u64;
@@ -109,6 +121,21 @@ impl Pages {
 
     pub(crate) fn base(&self) -> u64 {
         self.base
+    }
+
+    /// Part of shared ones at another address, where it stays when these end. Both are whole pages.
+    pub(crate) fn again(&self, offset: u64, length: u64) -> Result<Self> {
+        let within = offset
+            .checked_add(length)
+            .filter(|&end| end <= self.length as u64);
+        within.filter(|_| length > 0).ok_or(Status::INVALID_VALUE)?;
+        let (from, length) = ((self.base + offset) as *mut _, length as usize);
+        // SAFETY: Of no length, it leaves the old mapping as it is; the new one is where the kernel
+        // chooses, and replaces no other.
+        let base = unsafe { mremap(from, 0, length, MremapFlags::MAYMOVE) };
+        let base = base.map_err(|_| Status::OUT_OF_MEMORY)? as u64;
+        // INVARIANT: It was just mapped.
+        Ok(Self { base, length })
     }
 }
 
@@ -177,6 +204,24 @@ mod tests {
             assert_eq!(refused, Err(Status::INVALID_VALUE));
         }
         assert_eq!(store_word(64, 1, false), Err(Status::INVALID_VALUE));
+    }
+
+    #[test]
+    fn shared_pages_are_mapped_twice() {
+        let pages = Pages::map_shared(3 * 4096).unwrap();
+        let again = pages.again(4096, 8192).unwrap();
+        write(pages.base() + 4096, &[1_u32]).unwrap();
+        write(again.base() + 4, &[2_u32]).unwrap();
+        assert_eq!(read::<u32>(pages.base() + 4096, 2).unwrap(), [1, 2]);
+        assert_eq!(read::<u32>(again.base(), 2).unwrap(), [1, 2]);
+        for (offset, length) in [(0, 0), (4096, 3 * 4096), (u64::MAX, 4096)] {
+            assert!(pages.again(offset, length).is_err());
+        }
+        drop(pages);
+        let place = again.base();
+        assert_eq!(read_one::<u32>(place), Ok(1), "it stays");
+        drop(again);
+        assert!(read_one::<u32>(place).is_err());
     }
 
     #[test]

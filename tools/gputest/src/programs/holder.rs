@@ -3,12 +3,13 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
+use cuda::Window;
 
 use crate::gpu::{look, pause, us, Gpu, ONE, WARP};
 use crate::neighbour::Neighbour;
 use crate::programs::slices;
-use crate::report::Findings;
+use crate::report::{Figure, Findings};
 use crate::slot::{DONE, HELD, RELEASE, TRIGGER};
 use crate::sys;
 use crate::sys::memory::Words;
@@ -35,6 +36,41 @@ const BESIDE: [(usize, Option<u64>, Option<u32>); 6] = [
 /// Time slice of this process beside those, in microseconds.
 const LONG_US: u64 = 1_000_000;
 
+/// Numbers of requests rise through the program: a word that has one has reached those before.
+const FIRST_END: u32 = 100_000;
+const FIRST_OF_GPU: u32 = 200_000;
+const FIRST_UNRELEASED: u32 = 500_000;
+
+/// Figures of which claims are.
+struct Alone {
+    ended: Option<Figure>,
+    marked: Option<Figure>,
+}
+
+/// The word that a holder waits for.
+enum Release<'a> {
+    /// That of the slot, in memory of the host.
+    Host(&'a Words),
+    /// One in memory of the GPU.
+    Gpu(&'a Window),
+}
+
+impl Release<'_> {
+    fn address(&self) -> u64 {
+        match self {
+            Self::Host(words) => words.address(RELEASE),
+            Self::Gpu(window) => window.address(0),
+        }
+    }
+
+    fn store(&self, number: u32) {
+        match self {
+            Self::Host(words) => words.store(RELEASE, number),
+            Self::Gpu(window) => window.store(0, number),
+        }
+    }
+}
+
 /// Times in microseconds.
 #[derive(Default)]
 struct Times {
@@ -43,7 +79,13 @@ struct Times {
     release_to_done: Vec<f64>,
 }
 
-fn measure(gpu: &Gpu, words: &Words, first: u32, rounds: usize) -> Result<Times> {
+fn measure(
+    gpu: &Gpu,
+    words: &Words,
+    release: &Release<'_>,
+    first: u32,
+    rounds: usize,
+) -> Result<Times> {
     let entered = gpu.enter()?;
     let stream = gpu.driver.create_stream(gpu.context())?;
     let stream = stream.stream();
@@ -51,9 +93,9 @@ fn measure(gpu: &Gpu, words: &Words, first: u32, rounds: usize) -> Result<Times>
     let mut times = Times::default();
     for number in (first..).take(rounds) {
         entered.wait_word(stream, words.address(TRIGGER), number)?;
-        let (held, release) = (words.address(HELD), words.address(RELEASE));
+        let (held, address) = (words.address(HELD), release.address());
         let bound = BOUND.as_nanos() as u64;
-        sys::launch(&holder, WARP, stream, [held, release, number.into(), bound])?;
+        sys::launch(&holder, WARP, stream, [held, address, number.into(), bound])?;
         sys::launch(&mark, ONE, stream, [words.address(MARK), number.into()])?;
         sys::write_word(&entered, stream, words.address(DONE), number)?;
         pause(Duration::from_micros(50 + u64::from(number * 37 % 100)));
@@ -62,7 +104,7 @@ fn measure(gpu: &Gpu, words: &Words, first: u32, rounds: usize) -> Result<Times>
         let held = look("the holder", || words.load(HELD) == number)?;
         pause(HELD_FOR);
         let released = Instant::now();
-        words.store(RELEASE, number);
+        release.store(number);
         let marked = look("the kernel behind the holder", || {
             words.load(MARK) == number
         })?;
@@ -76,20 +118,26 @@ fn measure(gpu: &Gpu, words: &Words, first: u32, rounds: usize) -> Result<Times>
 }
 
 /// Times in microseconds from the release to the holder's own end.
-fn ends(gpu: &Gpu, words: &Words, first: u32, rounds: usize) -> Result<Vec<f64>> {
+fn ends(
+    gpu: &Gpu,
+    words: &Words,
+    release: &Release<'_>,
+    first: u32,
+    rounds: usize,
+) -> Result<Vec<f64>> {
     let entered = gpu.enter()?;
     let stream = gpu.driver.create_stream(gpu.context())?;
     let stream = stream.stream();
     let holder = gpu.holder_with_end()?;
     let mut times = Vec::new();
     for number in (first..).take(rounds) {
-        let (held, release) = (words.address(HELD), words.address(RELEASE));
+        let (held, address) = (words.address(HELD), release.address());
         let bound = BOUND.as_nanos() as u64;
-        sys::launch(&holder, WARP, stream, [held, release, number.into(), bound])?;
+        sys::launch(&holder, WARP, stream, [held, address, number.into(), bound])?;
         look("the holder", || words.load(HELD) == number)?;
         pause(Duration::from_micros(50 + u64::from(number * 37 % 100)));
         let released = Instant::now();
-        words.store(RELEASE, number);
+        release.store(number);
         let ended = look("the end of the holder", || words.load(END) == number)?;
         times.push(us(released, ended));
         entered.wait_idle(stream)?;
@@ -116,32 +164,71 @@ fn unreleased(gpu: &Gpu, words: &Words, first: u32, bound: Duration) -> Result<V
     Ok(times)
 }
 
+/// Figures of holders that wait for one of the words, without another process. Numbers are from `first`
+/// on.
+fn alone(
+    gpu: &Gpu,
+    words: &Words,
+    release: &Release<'_>,
+    first: u32,
+    findings: &mut Findings,
+) -> Result<Alone> {
+    let rounds = gpu.options.rounds(5000);
+    let times = measure(gpu, words, release, first, rounds)?;
+    let how = match release {
+        Release::Host(_) => "alone",
+        Release::Gpu(_) => "alone, word of the GPU",
+    };
+    let name = |what: &str| format!("{what}, {how}, us");
+    findings.figure(&name("trigger to held"), times.trigger_to_held);
+    let marked = findings.figure(&name("release to the next kernel"), times.release_to_mark);
+    findings.figure(
+        &name("release to a store of the stream"),
+        times.release_to_done,
+    );
+    // The software GPU knows the holder of the runtime alone.
+    let times = match gpu.is_software()? {
+        true => Vec::new(),
+        false => ends(gpu, words, release, first + FIRST_END, rounds)?,
+    };
+    let ended = findings.figure(&name("release to the holder's own end"), times);
+    Ok(Alone { ended, marked })
+}
+
+/// The same for a word in memory of the GPU, where GDRCopy is there; the faster of both words.
+fn compare(gpu: &Gpu, words: &Words, host: &Alone, findings: &mut Findings) -> Result<()> {
+    let window = match gpu.window() {
+        Ok(window) => window,
+        Err(error @ cuda::Error::NoWindow(_)) => {
+            findings.value(
+                "holders that wait for a word of the GPU",
+                format!("not measured: {error}"),
+            );
+            return Ok(());
+        }
+        Err(error) => return Err(error).context("a word in memory of the GPU"),
+    };
+    let other = alone(gpu, words, &Release::Gpu(&window), FIRST_OF_GPU, findings)?;
+    if let (Some(host), Some(other)) = (&host.ended, &other.ended) {
+        let faster = if other.p50 < host.p50 { "gpu" } else { "host" };
+        findings.value(
+            "the faster release word, by p50 to the holder's own end",
+            faster,
+        );
+    }
+    Ok(())
+}
+
 pub fn run(gpu: &Gpu) -> Result<Findings> {
     let mut findings = Findings::default();
     let words = gpu.words()?;
-    let rounds = gpu.options.rounds(5000);
-    let alone = measure(gpu, &words, 1, rounds)?;
-    findings.figure("trigger to held, alone, us", alone.trigger_to_held);
-    let marked = findings.figure(
-        "release to the next kernel, alone, us",
-        alone.release_to_mark,
-    );
-    findings.figure(
-        "release to a store of the stream, alone, us",
-        alone.release_to_done,
-    );
+    let host = Release::Host(&words);
+    let figures = alone(gpu, &words, &host, 1, &mut findings)?;
+    compare(gpu, &words, &figures, &mut findings)?;
 
     let bound = Duration::from_millis(1);
-    let ended = unreleased(gpu, &words, 1 + rounds as u32, bound)?;
+    let ended = unreleased(gpu, &words, FIRST_UNRELEASED, bound)?;
     let ended = findings.figure("a holder of 1 ms that nobody releases, us", ended);
-
-    let first = 500_000;
-    // The software GPU knows the holder of the runtime alone.
-    let ends = match gpu.is_software()? {
-        true => Vec::new(),
-        false => ends(gpu, &words, first, rounds)?,
-    };
-    let ends = findings.figure("release to the holder's own end, alone, us", ends);
 
     for (round, (count, slice, level)) in (1..).zip(BESIDE) {
         let others = Neighbour::start_all(&gpu.options, count, slice)?;
@@ -149,7 +236,7 @@ pub fn run(gpu: &Gpu) -> Result<Findings> {
         let has_level = level.is_none_or(|level| slices::set_own_level(level).is_ok());
         if has_slice && has_level {
             let rounds = gpu.options.rounds(200);
-            let beside = measure(gpu, &words, round * 1_000_000, rounds)?;
+            let beside = measure(gpu, &words, &host, round * 1_000_000, rounds)?;
             let name = |what| {
                 let slice = slice.map_or("usual slices".into(), |us| format!("slices of {us} us"));
                 let level = level.map_or(String::new(), |level| format!(", level {level}"));
@@ -163,9 +250,9 @@ pub fn run(gpu: &Gpu) -> Result<Findings> {
         }
     }
 
-    let holds = ends.is_some_and(|ends| ends.p99 < 5.0);
+    let holds = figures.ended.is_some_and(|ended| ended.p99 < 5.0);
     findings.expect_on_hardware("release to the holder's end: p99 below 5 us", holds);
-    let holds = marked.is_some_and(|marked| marked.p99 < 10.0);
+    let holds = figures.marked.is_some_and(|marked| marked.p99 < 10.0);
     findings.expect_on_hardware("release to the next kernel: p99 below 10 us", holds);
     let holds = ended.is_some_and(|ended| ended.min >= 990.0 && ended.p50 <= 1100.0);
     findings.expect_on_hardware("a holder of 1 ms ends by itself after 1 to 1.1 ms", holds);

@@ -53,7 +53,7 @@ class Scheduler:
         gpu = config["gpu_id"] if gpu_id is None else gpu_id
         runtime = Runtime.on_device(
             gpu, mode=mode, lanes=config["lanes"], linger_us=config["linger_us"],
-            bound_us=config["bound_us"])
+            bound_us=config["bound_us"], release_word=config["release_word"])
         strict = (os.environ.get("ZERNEL") if mode is None else mode) == "require"
         self._core = Core(config, runtime, strict)
         self._core.before = self._busy(runtime._gpu())

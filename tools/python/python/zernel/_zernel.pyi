@@ -34,6 +34,7 @@ class _Handle(Protocol):
 
 _Stream = int | _CudaStream | _TorchStream | _CupyStream | _Handle
 _Mode = Literal["auto", "off", "require"]
+_ReleaseWord = Literal["auto", "host", "gpu"]
 
 @final
 class TsgsBefore:
@@ -48,6 +49,7 @@ class Runtime:
         lanes: int | None = None,
         bound_us: float | None = None,
         linger_us: float = 0.0,
+        release_word: _ReleaseWord = "auto",
         tsg: int | None = None,
         before: TsgsBefore | None = None,
         library: str | None = None,
@@ -61,6 +63,7 @@ class Runtime:
         lanes: int | None = None,
         bound_us: float | None = None,
         linger_us: float = 0.0,
+        release_word: _ReleaseWord = "auto",
         tsg: int | None = None,
         before: TsgsBefore | None = None,
         library: str | None = None,

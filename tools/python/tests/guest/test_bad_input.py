@@ -141,7 +141,10 @@ class Table(Case):
 
         return {
             "an unknown mode": lambda: attach(mode="on"),
-            "a reserved field": lambda: attach(colour="red"),
+            "an unknown release word": lambda: attach(release_word="bar1"),
+            "no library for a GPU's word":
+                lambda: attach(release_word="gpu", mode="require", tsg=self.runtime.tsg),
+            "an unknown option": lambda: attach(colour="red"),
             "too many lanes": lambda: attach(lanes=65),
             "a short bound": lambda: attach(bound_us=0.5),
             "a long linger": lambda: attach(linger_us=10_000_001),

@@ -3,6 +3,7 @@
 
 import os
 import threading
+from pathlib import Path
 
 import zernel
 from cuda import Context
@@ -42,6 +43,23 @@ class Requests(Case):
         counters = runtime.counters()
         self.assertEqual(counters.pop("begun"), 3)
         self.assertFalse(any(counters.values()), counters)
+
+    def test_a_word_of_the_gpu(self) -> None:
+        # The stand-in for CUDA is one for GDRCopy.
+        folder = Path("/lib/x86_64-linux-gnu")
+        library = folder / "libgdrapi.so.2"
+        library.symlink_to(folder / "libcuda.so.1")
+        self.addCleanup(library.unlink)
+        runtime = self.attach(release_word="gpu")
+        for number in range(10):
+            late = {"expected_us": LATE_US} if number % 2 else {}
+            with runtime.request(exact=True, **late) as request:
+                self.assertIsNone(request.idle)
+                request.ready()
+                self.context.work(TICK_NS)
+                self.context.wait()
+        counters = runtime.counters()
+        self.assertEqual((counters["begun"], counters["failed_calls"]), (10, 0))
 
     def test_none_of_many_is_lost(self) -> None:
         runtime = self.attach()

@@ -51,7 +51,9 @@ ROW(attach_null, return zernel_attach(&w->options, NULL);)
 ROW(attach_short, w->options.size = 39; return attach(w);)
 ROW(attach_empty, w->options.size = 0; return attach(w);)
 ROW(attach_mode, w->options.mode = 4; return attach(w);)
-ROW(attach_reserved, w->options.reserved = 1; return attach(w);)
+ROW(attach_word, w->options.release_word = 3; return attach(w);)
+ROW(attach_gpu_word, w->options.release_word = ZERNEL_WORD_GPU;
+    CHECK(zernel_tsg(w->runtime, &w->options.tsg) == 0); return attach(w);)
 ROW(attach_lanes, w->options.lanes = 65; return attach(w);)
 ROW(attach_bound, w->options.bound_ns = 999; return attach(w);)
 ROW(attach_linger, w->options.linger_ns = UINT64_MAX; return attach(w);)
@@ -167,7 +169,8 @@ static const struct row {
 	{ "options of no size", attach_empty, EINVAL, "ZERNEL_BAD_ARGUMENT" },
 	{ "long options", attach_long, E2BIG, "ZERNEL_BAD_SIZE" },
 	{ "an unknown mode", attach_mode, EINVAL, "ZERNEL_BAD_ARGUMENT" },
-	{ "a reserved field", attach_reserved, EINVAL, "ZERNEL_BAD_ARGUMENT" },
+	{ "an unknown release word", attach_word, EINVAL, "ZERNEL_BAD_ARGUMENT" },
+	{ "no library for a GPU's word", attach_gpu_word, ENOPKG, "ZERNEL_NO_GPU_WORD" },
 	{ "too many lanes", attach_lanes, EINVAL, "ZERNEL_BAD_LANES" },
 	{ "a short bound", attach_bound, EINVAL, "ZERNEL_BAD_BOUND" },
 	{ "a long linger", attach_linger, EINVAL, "ZERNEL_BAD_BOUND" },

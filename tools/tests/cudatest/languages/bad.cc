@@ -101,6 +101,14 @@ void bad_input()
 	};
 	const char *const bad = "ZERNEL_BAD_ARGUMENT";
 	row("an unknown mode", EINVAL, bad, [&] { attach([](Options &o) { o.mode = Mode(9); }); });
+	row("an unknown release word", EINVAL, bad,
+	    [&] { attach([](Options &o) { o.release_word = ReleaseWord(3); }); });
+	row("no library for a GPU's word", ENOPKG, "ZERNEL_NO_GPU_WORD", [&] {
+		attach([&](Options &o) {
+			o.release_word = ReleaseWord::Gpu;
+			o.tsg = runtime.tsg();
+		});
+	});
 	row("too many lanes", EINVAL, "ZERNEL_BAD_LANES",
 	    [&] { attach([](Options &o) { o.lanes = 65; }); });
 	row("a short bound", EINVAL, "ZERNEL_BAD_BOUND",

@@ -118,11 +118,12 @@ void sizes(void)
 	static const struct {
 		get *get;
 		uint32_t size;
+		uint32_t first; /* the size of the first version */
 	} all[] = {
-		{ get_counters, sizeof(struct zernel_counters) },
-		{ get_stats, sizeof(struct zernel_stats) },
-		{ get_usage, sizeof(struct zernel_usage) },
-		{ get_config, sizeof(struct zernel_config) },
+		{ get_counters, sizeof(struct zernel_counters), sizeof(struct zernel_counters) },
+		{ get_stats, sizeof(struct zernel_stats), sizeof(struct zernel_stats) },
+		{ get_usage, sizeof(struct zernel_usage), sizeof(struct zernel_usage) },
+		{ get_config, sizeof(struct zernel_config), 80 },
 	};
 	struct zernel_options off = { .size = sizeof(off), .mode = ZERNEL_MODE_OFF };
 	struct zernel_runtime *runtime;
@@ -150,9 +151,16 @@ void sizes(void)
 		words[all[at].size / sizeof(words[0]) + 3] = 1;
 		CHECK(all[at].get(runtime, words) == -E2BIG);
 		CHECK(strcmp(zernel_error_name(), "ZERNEL_BAD_SIZE") == 0);
-		words[0] = all[at].size - 1;
+		words[0] = all[at].first - 1;
 		CHECK(all[at].get(runtime, words) == -EINVAL);
-		CHECK(words[0] == all[at].size - 1);
+		CHECK(words[0] == all[at].first - 1);
+		/* Nor is more of it written than a program of the first version has. */
+		memset(words, 0x5a, sizeof(words));
+		memset(words, 0, all[at].first);
+		words[0] = all[at].first;
+		CHECK(all[at].get(runtime, words) == 0 && words[0] == all[at].first);
+		for (size_t word = all[at].first / sizeof(words[0]); word < ROOM * 2; word++)
+			CHECK(words[word] == 0x5a5a5a5a);
 	}
 	zernel_detach(runtime);
 }

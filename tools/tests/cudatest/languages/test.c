@@ -54,6 +54,29 @@ static void requests(void)
 	CHECK(cuCtxDestroy(program.context) == 0);
 }
 
+/* Holders that wait for a word in memory of the GPU, by GDRCopy. */
+static void gpu_word(void)
+{
+	struct program program = program_new();
+	struct zernel_options options = required;
+	struct zernel_runtime *runtime;
+	uint64_t request;
+
+	options.release_word = ZERNEL_WORD_GPU;
+	CHECK(zernel_attach(&options, &runtime) == 0 && zernel_is_inert(runtime) == 0);
+	for (int at = 0; at < 20; at++) {
+		CHECK(zernel_begin(runtime, at % 2 ? &later : &now, &request) == 0);
+		CHECK(request != 0 && zernel_ready(runtime, request) == 0);
+		CHECK(program_work(&program, NULL, 10000) == 0);
+		CHECK(cuStreamSynchronize(NULL) == 0);
+		CHECK(zernel_done(runtime, request) == 0);
+	}
+	CHECK(counters_of(runtime).begun == 20 && counters_of(runtime).failed_calls == 0);
+	CHECK(stats_of(runtime).expired == 0);
+	zernel_detach(runtime);
+	CHECK(cuCtxDestroy(program.context) == 0);
+}
+
 /* Two runtimes of one context have lanes and requests of their own. */
 static void two_runtimes(void)
 {
@@ -178,6 +201,7 @@ int main(int argc, char **argv)
 {
 	static const struct test_case cases[] = {
 		{ "requests", requests },
+		{ "gpu_word", gpu_word },
 		{ "bad_input", bad_input },
 		{ "page_unmapped", page_unmapped },
 		{ "classes", classes },

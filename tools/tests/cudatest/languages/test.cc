@@ -76,6 +76,22 @@ void lifetimes()
 	request.cancel();
 }
 
+// Holders that wait for a word in memory of the GPU, by GDRCopy.
+void gpu_word()
+{
+	Program program;
+	Config config = config_of("preemption: {release_word: gpu}\n");
+	CHECK(config.release_word == ReleaseWord::Gpu);
+	Scheduler scheduler(config, required());
+	auto task = scheduler.create_task(TaskType::LatencyCritical, [&](Stream stream, int value) {
+		program.work(stream, 50us);
+		return value + 1;
+	});
+	for (int at = 0; at < 20; at++)
+		CHECK(task.submit(at).get() == at + 1);
+	CHECK(scheduler.get_metrics().requests_begun == 20);
+}
+
 void scheduler()
 {
 	Program program;
@@ -265,6 +281,7 @@ int main(int argc, char **argv)
 		const char *name;
 		void (*run)();
 	} cases[] = {
+		{"gpu_word", gpu_word},
 		{"requests", requests},	  {"lifetimes", lifetimes},
 		{"scheduler", scheduler}, {"scheduler_inline", scheduler_inline},
 		{"fork", fork_with_a_scheduler},

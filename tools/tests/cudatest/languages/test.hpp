@@ -25,6 +25,7 @@ using zernel::Metrics;
 using zernel::Mode;
 using zernel::Options;
 using zernel::Pending;
+using zernel::ReleaseWord;
 using zernel::Request;
 using zernel::Runtime;
 using zernel::Scheduler;

@@ -41,6 +41,18 @@ pub fn lease(us: &str) -> Result<()> {
     Ok(Tunables::open()?.set("lease_us", us)?)
 }
 
+/// The stand-in for CUDA, which is one for GDRCopy, too.
+pub const STANDIN: &str = "/lib/x86_64-linux-gnu/libcuda.so.1";
+
+/// Runs something while GDRCopy is installed.
+pub fn with_gdrcopy(run: impl FnOnce() -> Result<()>) -> Result<()> {
+    let place = Path::new(STANDIN).with_file_name(cuda::GDRCOPY);
+    std::os::unix::fs::symlink(STANDIN, &place)?;
+    let result = run();
+    std::fs::remove_file(&place)?;
+    result
+}
+
 const KERNELS: &std::ffi::CStr = c"
 .version 6.4
 .target sm_70

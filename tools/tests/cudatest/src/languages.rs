@@ -8,7 +8,7 @@ use anyhow::{ensure, Context as _, Result};
 use testkit::check_eq;
 use testkit::harness::{case, Outcome, Suite};
 
-use crate::lab::{lease, LOADED};
+use crate::lab::{lease, with_gdrcopy, LOADED};
 
 /// The suite.
 pub const SUITE: Suite = Suite::new(
@@ -29,6 +29,12 @@ pub const SUITE: Suite = Suite::new(
             example("zernel-example-readme1", &[], "42\n")
         }),
         case("c_requests", || c("requests")),
+        case("c_gpu_word", || {
+            with_gdrcopy(|| run("zernel-test-c", &["gpu_word"]))
+        }),
+        case("cpp_gpu_word", || {
+            with_gdrcopy(|| run("zernel-test-cpp", &["gpu_word"]))
+        }),
         case("c_bad_input", || c("bad_input")),
         case("c_two_runtimes", || c("two_runtimes")),
         case("c_fork", || c("fork")),

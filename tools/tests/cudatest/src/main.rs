@@ -29,6 +29,7 @@ const SUITES: &[Suite] = &[
     fakecuda::fault::SUITE,
     standin::SUITE,
     runtime::SUITE,
+    runtime::gpu_word::SUITE,
     runtime::killed::SUITE,
     auto::SUITE,
     auto::TIMED,

@@ -3,6 +3,7 @@
 
 mod bad_input;
 mod class;
+pub mod gpu_word;
 mod graph;
 pub mod killed;
 mod many;
@@ -45,6 +46,7 @@ pub const SUITE: Suite = Suite::new(
         ),
         case("a_child_does_nothing", a_child_does_nothing),
         case("the_tsg_is_found_or_asked_for", the_tsg_is_found),
+        case("an_instance_is_found_by_its_address", an_instance),
         case("machines_without_requests", machines_without_requests),
         case("a_stream_of_another_context", a_stream_of_another_context),
         case("bad_input", bad_input::table),
@@ -69,7 +71,7 @@ const LATE: Duration = Duration::from_secs(5);
 /// With a lease that no pause of a loaded host ends.
 fn attach(options: Options) -> Result<Runtime> {
     lease("5000000")?;
-    let runtime = Runtime::attach(&options.mode(Mode::Require))?;
+    let runtime = Runtime::attach(&gpu_word::by_this(options).mode(Mode::Require))?;
     runtime.set_level(Level::LC)?;
     Ok(runtime)
 }
@@ -354,6 +356,24 @@ fn the_tsg_is_found() -> Outcome {
     let error = Runtime::attach(&require().tsg(other)).err();
     ensure!(matches!(error, Some(Error::WrongTsg { tsg, .. }) if tsg == other));
     drop((found, named, second));
+    Ok(())
+}
+
+/// No provider tells of MIG instances: zernel has their TSGs with the whole GPU, at the same address.
+fn an_instance() -> Outcome {
+    std::env::set_var("FAKECUDA_MIG", "1");
+    let program = Program::new()?;
+    let device = program.driver.enter(program.context())?.device()?;
+    let uuid = program.driver.uuid(device)?;
+    let listed: Vec<_> = Zernel::open()?.gpus().collect::<libzernel::Result<_>>()?;
+    let has_uuid = |gpu: &libzernel::Gpu| gpu.uuid.is_some_and(|own| *own.as_bytes() == uuid);
+    ensure!(!listed.iter().any(has_uuid));
+    let runtime = attach(Options::default())?;
+    check_eq!(runtime.tsg().map(|tsg| vec![tsg]), Some(tsgs()?));
+    let mut request = runtime.begin(&now())?;
+    check_eq!(request.idle(), None);
+    request.ready();
+    request.done();
     Ok(())
 }
 

@@ -29,7 +29,12 @@ functions! {
     }
 
     cuDeviceGetUuid_v2(uuid: Out<[u8; 16]>, device: c_int) {
-        uuid.set(driver()?.device(device)?.uuid)
+        let mut own = driver()?.device(device)?.uuid;
+        if knobs().mig {
+            // This form has that of the instance, the older one that of the whole GPU.
+            own[..3].copy_from_slice(b"MIG");
+        }
+        uuid.set(own)
     }
 
     cuDeviceTotalMem_v2(bytes: Out<usize>, device: c_int) {

@@ -23,6 +23,7 @@ pub const SUITE: Suite = Suite::new(
         case("the_legacy_stream_has_points_behind_others", legacy_points),
         case("each_thread_has_a_default_stream", each_thread),
         case("there_are_more_streams_than_channels", more_than_channels),
+        case("connections_are_shared", connections_are_shared),
         case("more_work_than_fits_waits_for_room", more_than_fits),
         case("host_functions_come_in_order", host_functions),
         case("a_host_function_makes_no_calls", no_calls_inside),
@@ -436,6 +437,30 @@ fn a_destroyed_stream() -> Outcome {
     cuda.synchronize().ok()?;
     check_eq!(counted(), before + 1);
     Ok(())
+}
+
+/// A stream beyond the connections waits behind another one.
+fn connections_are_shared() -> Outcome {
+    let program = Program::with("CUDA_DEVICE_MAX_CONNECTIONS", "2")?;
+    let (cuda, page) = (&program.cuda, Page::new(&program)?);
+    let stream = || program.stream(NON_BLOCKING);
+    let (one, two, other) = (stream()?, stream()?, stream()?);
+    page.block(&program, one, 0)?;
+    // One is left.
+    program.work(other, TICK)?;
+    cuda.stream_synchronize(other).ok()?;
+    page.block(&program, two, 1)?;
+    for stream in [other, LEGACY] {
+        program.work(stream, TICK)?;
+    }
+    // The legacy default stream has one of its own.
+    cuda.stream_synchronize(LEGACY).ok()?;
+    std::thread::sleep(Duration::from_millis(100));
+    cuda.stream_query(other).is(600)?;
+    page.unblock(0);
+    page.unblock(1);
+    cuda.stream_synchronize(other).ok()?;
+    cuda.synchronize().ok()
 }
 
 fn bad_handles() -> Outcome {

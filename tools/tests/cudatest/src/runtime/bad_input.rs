@@ -13,7 +13,7 @@ use libzernel::{tsg, Level};
 use testkit::check_eq;
 use testkit::child::{in_child, Child, End};
 use testkit::harness::Outcome;
-use zernel_runtime::{Error, Idle, Mode, Options, Runtime, Spec};
+use zernel_runtime::{Error, Idle, Mode, Options, ReleaseWord, Runtime, Spec};
 
 use super::{attach, later, now, stats};
 use crate::lab::{self, stream_of, Program};
@@ -83,6 +83,7 @@ pub(super) fn table() -> Outcome {
         cuda.capture_end(own, &mut graph).ok()?;
         Ok(result)
     };
+    let gpu_word = || required().tsg(tsg).release_word(ReleaseWord::Gpu);
     let long = Duration::from_secs(11);
     let slice = |us| Attributes::default().timeslice_us(us);
     let cases: Vec<(&str, Told, Told)> = vec![
@@ -110,6 +111,21 @@ pub(super) fn table() -> Outcome {
             "a long linger",
             attached(required().linger(long)),
             ("ZERNEL_BAD_BOUND", 22),
+        ),
+        (
+            "a release word",
+            told("bar1".parse::<ReleaseWord>()),
+            ("ZERNEL_BAD_WORD", 22),
+        ),
+        (
+            "no library for a GPU's word",
+            attached(gpu_word().gdrcopy("/nonexistent/libgdrapi.so.2")),
+            ("ZERNEL_NO_GPU_WORD", 65),
+        ),
+        (
+            "another library for a GPU's word",
+            attached(gpu_word().gdrcopy("/lib/x86_64-linux-gnu/libc.so.6")),
+            ("ZERNEL_NO_GPU_WORD", 65),
         ),
         (
             "a mode",
@@ -207,7 +223,7 @@ pub(super) fn table() -> Outcome {
             ("ZERNEL_BAD_LANES", 22),
         ),
     ];
-    ensure!(cases.len() >= 24);
+    ensure!(cases.len() >= 27);
     for (name, result, expected) in cases {
         check_eq!(result, expected, "{name}");
     }
