@@ -14,7 +14,7 @@ use object_store::{Error, GetOptions, GetRange, GetResult, ObjectStore};
 use tokio::time::Instant;
 
 use crate::sync::{AtomicU64, Ordering};
-use crate::turnstile::{Permit, Turnstile};
+use crate::turnstile::{Pass, Permit, Turnstile};
 use crate::{Fault, Kind};
 pub use hedge::Hedges;
 pub use http::{Busy, Connector};
@@ -64,6 +64,11 @@ pub struct Bounds {
     /// Reads that are sent a second time; `None`: there are none.
     pub hedges: Option<Hedges>,
 }
+
+/// A place among those who wait to send a request. Tasks that read begin in any order; their places are
+/// those of the order in which they were asked for.
+#[derive(Debug)]
+pub struct Turn(Pass);
 
 /// The permits of a request: of its store, and of all stores.
 type Permits = (Permit, Option<Permit>);
@@ -166,13 +171,29 @@ impl Source {
     /// [`Kind::Corrupt`] for a range that the object does not have; [`Kind::Cancelled`]: it was needed
     /// no more when its turn came.
     pub async fn read(&self, ask: Ask<'_>) -> Result<Option<Read>, Fault> {
+        self.read_in(ask, self.turn(ask.batch)).await
+    }
+
+    /// A place among those who wait to send a request, from now on.
+    pub fn turn(&self, batch: u64) -> Turn {
+        Turn(self.turnstile.pass(batch))
+    }
+
+    /// As [`Self::read`], by one who has taken a place before.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Self::read`].
+    pub async fn read_in(&self, ask: Ask<'_>, turn: Turn) -> Result<Option<Read>, Fault> {
+        let mut turn = Some(turn);
         let path = ask.path;
         let place = Path::parse(path)
             .map_err(|error| Fault::new(Kind::Misuse, format!("{path}: {error}")))?;
         let mut trial = 0;
         loop {
             let tried = {
-                let _permits = self.pass(ask.batch).await;
+                let turn = turn.take().unwrap_or_else(|| self.turn(ask.batch));
+                let _permits = self.permits(turn, ask.batch).await;
                 if ask.is_needed.is_some_and(|is_needed| !is_needed()) {
                     let text = format!("{path}: it is needed no more");
                     return Err(Fault::new(Kind::Cancelled, text));
@@ -195,8 +216,8 @@ impl Source {
     }
 
     /// Waits until a request may be sent. One who has a permit of all stores waits for nothing else.
-    async fn pass(&self, batch: u64) -> Permits {
-        let own = self.turnstile.pass(batch).await;
+    async fn permits(&self, turn: Turn, batch: u64) -> Permits {
+        let own = turn.0.await;
         match &self.all {
             Some(all) => (own, Some(all.pass(batch).await)),
             None => (own, None),
@@ -216,7 +237,7 @@ impl Source {
         if let Some(late) = self.times.late() {
             let second = async {
                 tokio::time::sleep(late).await;
-                let permits = self.pass(ask.batch).await;
+                let permits = self.permits(self.turn(ask.batch), ask.batch).await;
                 if !self.times.take() {
                     // It is not sent.
                     drop(permits);

@@ -188,11 +188,14 @@ pub fn gates(bench: &Bench, scale: f64) -> Result<()> {
                     continue;
                 }
                 let trip = latency as f64 / 1e3;
-                let quick = bench.gates(case, Duration::ZERO)?;
-                let bound = (2.0 * trip).max(quick.requests as f64 * trip / bench.in_flight as f64);
-                // Three round trips while the batches ahead are computed, and a tenth more.
-                let compute = Duration::from_millis(latency).mul_f64(3.3 / 16.0);
-                let steady = bench.gates(case, compute)?;
+                // All are asked for at once: the wait for all is that for their requests.
+                let quick = bench.gates(case, case.batches as usize, Duration::ZERO)?;
+                let sent = quick.requests as f64 * trip / bench.in_flight as f64;
+                let bound = (2.0 * trip).max(sent);
+                // The batches ahead are computed for three round trips, and all batches for as long as
+                // their requests take, and a tenth more.
+                let compute = (3.0 * trip / 16.0).max(sent / case.batches as f64);
+                let steady = bench.gates(case, 16, Duration::from_secs_f64(1.1 * compute))?;
                 println!(
                     "  {:<20} first {:.2}   waits {:.2}   shut {} of {}   plan {:.0} us   ({} requests)",
                     case.name,

@@ -166,15 +166,18 @@ impl Bench {
         })
     }
 
-    /// The gates of our prefetcher, whose consumer computes for so long.
+    /// The gates of our prefetcher with so many batches ahead, whose consumer computes for so long.
     ///
     /// # Errors
     ///
     /// As of [`Self::row`].
-    pub fn gates(&self, case: &Case, compute: Duration) -> Result<Gates> {
+    pub fn gates(&self, case: &Case, ahead: usize, compute: Duration) -> Result<Gates> {
         let weather = case.weather.as_deref().context("gates are for stores")?;
         let server = Server::new(&self.data, weather)?;
-        let run = self.run(case, server.place.clone());
+        let run = Run {
+            ahead,
+            ..self.run(case, server.place.clone())
+        };
         let mut command = Command::new(std::env::current_exe()?);
         command.arg("gates").arg(compute.as_micros().to_string());
         let text = output(&mut command, &serde_json::to_vec(&run)?, LONGEST)?;
@@ -190,18 +193,15 @@ impl Bench {
             .as_deref()
             .and_then(|text| text.parse().ok())
             .unwrap_or_default();
-        let counts = ours.counts.unwrap_or_default();
-        let epochs = &ours.outcome.epochs;
-        let cpu = epochs.get(epoch).map_or(0.0, |epoch| epoch.cpu);
-        // Those of arrays and indexes are all of the first: they are known from then on.
+        let done = ours.outcome.epochs.get(epoch).cloned().unwrap_or_default();
         Work {
             round_trip: weather.latency,
             rounds: if epoch == 0 { 3 } else { 1 },
-            requests: counts.requests / 2,
+            requests: done.requests,
             in_flight: self.in_flight as u64,
-            bytes: counts.bytes / 2,
+            bytes: done.bytes,
             bandwidth: weather.bandwidth,
-            cpu: Duration::from_secs_f64(cpu),
+            cpu: Duration::from_secs_f64(done.cpu),
             cores,
         }
         .floor()

@@ -44,6 +44,11 @@ pub struct Epoch {
     pub cpu: f64,
     /// All bytes of all samples, added up.
     pub sum: u64,
+    /// Requests, and bytes that came, as far as they are told.
+    #[serde(default)]
+    pub requests: u64,
+    #[serde(default)]
+    pub bytes: u64,
 }
 
 /// The result of a run.
@@ -136,7 +141,7 @@ async fn epoch(prefetcher: &Prefetcher, run: &Run, batches: &[Vec<data::Sample>]
         ..Settings::default()
     };
     let all: Vec<_> = batches.iter().map(|batch| samples(batch)).collect();
-    let (begin, before) = (Instant::now(), cpu());
+    let (begin, before, counts) = (Instant::now(), cpu(), prefetcher.source().counts());
     let mut epoch = Epoch::default();
     let mut loader = Loader::new(prefetcher, settings, all.into_iter())?;
     let mut last = begin;
@@ -150,6 +155,9 @@ async fn epoch(prefetcher: &Prefetcher, run: &Run, batches: &[Vec<data::Sample>]
     }
     epoch.seconds = begin.elapsed().as_secs_f64();
     epoch.cpu = (cpu() - before).as_secs_f64();
+    let after = prefetcher.source().counts();
+    epoch.requests = after.requests - counts.requests;
+    epoch.bytes = after.bytes - counts.bytes;
     Ok(epoch)
 }
 

@@ -146,7 +146,8 @@ async fn stores_share_a_bound() {
     let (first, second) = (source(&one, bounds()), source(&two, bounds()));
     tokio::join!(read(&first, 0..12), read(&second, 0..12));
     assert_eq!((one.at_once(), two.at_once()), (2, 2));
-    // 24 of three at once.
-    assert_eq!(begin.elapsed(), 8 * ROUND_TRIP);
+    // 24 of three at once; the last may be of one store, which has two.
+    let rounds = begin.elapsed().div_duration_f64(ROUND_TRIP);
+    assert!((8.0..=9.0).contains(&rounds), "{rounds}");
     assert_eq!(all.waiting(), 0);
 }
