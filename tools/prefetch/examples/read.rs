@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reads boxes of arrays: `read FOLDER` or `read URL`. A line of the input is a batch, a list of
+//! Reads boxes of arrays: `read FOLDER`, `read URL`, or `read s3://BUCKET`, whose place and keys the
+//! variables of AWS tell. A line of the input is a batch, a list of
 //! `[ARRAY, START, SHAPE]` in JSON. For each, a line of the output is `fault` and its sentence, or `ok`
 //! and the bytes of each sample; the samples follow.
 
@@ -7,6 +8,7 @@ use std::error::Error;
 use std::io::Write as _;
 use std::sync::Arc;
 
+use object_store::aws::AmazonS3Builder;
 use object_store::http::HttpBuilder;
 use object_store::local::LocalFileSystem;
 use object_store::ObjectStore;
@@ -17,13 +19,20 @@ use zernel_prefetch::region::Region;
 use zernel_prefetch::source::{Connector, Retries, Source};
 
 fn store(place: &str) -> Result<Arc<dyn ObjectStore>, Box<dyn Error>> {
-    if !place.starts_with("http://") && !place.starts_with("https://") {
-        return Ok(Arc::new(LocalFileSystem::new_with_prefix(place)?));
-    }
     let no_retries = object_store::RetryConfig {
         max_retries: 0,
         ..Default::default()
     };
+    if let Some(bucket) = place.strip_prefix("s3://") {
+        let builder = AmazonS3Builder::from_env()
+            .with_bucket_name(bucket)
+            .with_http_connector(Connector)
+            .with_retry(no_retries);
+        return Ok(Arc::new(builder.build()?));
+    }
+    if !place.starts_with("http://") && !place.starts_with("https://") {
+        return Ok(Arc::new(LocalFileSystem::new_with_prefix(place)?));
+    }
     let options = object_store::ClientOptions::new().with_allow_http(true);
     let builder = HttpBuilder::new()
         .with_url(place)
@@ -35,7 +44,7 @@ fn store(place: &str) -> Result<Arc<dyn ObjectStore>, Box<dyn Error>> {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let usage = "usage: read FOLDER, or read URL, with batches in the input";
+    let usage = "usage: read FOLDER|URL|s3://BUCKET, with batches in the input";
     let [place] = &std::env::args().skip(1).collect::<Vec<_>>()[..] else {
         return Err(usage.into());
     };

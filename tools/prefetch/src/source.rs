@@ -17,6 +17,7 @@ use crate::sync::{AtomicU64, Ordering};
 use crate::turnstile::{Pass, Permit, Turnstile};
 use crate::{Fault, Kind};
 pub use hedge::Hedges;
+use hedge::Late;
 pub use http::{Busy, Connector};
 pub use retry::Retries;
 
@@ -234,38 +235,51 @@ impl Source {
     ) -> Result<GetResult, Error> {
         let begin = Instant::now();
         let mut first = self.store.get_opts(place, options.clone());
-        if let Some(late) = self.times.late() {
-            let second = async {
-                tokio::time::sleep(late).await;
-                let permits = self.permits(self.turn(ask.batch), ask.batch).await;
-                if !self.times.take() {
-                    // It is not sent.
-                    drop(permits);
-                    return std::future::pending().await;
+        let second = async {
+            if !self.is_late(begin).await {
+                return std::future::pending().await;
+            }
+            let permits = self.permits(self.turn(ask.batch), ask.batch).await;
+            if !self.times.take() {
+                // It is not sent.
+                drop(permits);
+                return std::future::pending().await;
+            }
+            self.counters.requests.fetch_add(1, Ordering::Relaxed);
+            self.counters.hedges.fetch_add(1, Ordering::Relaxed);
+            let begin = Instant::now();
+            let answer = self.store.get_opts(place, options).await;
+            (answer, begin)
+        };
+        tokio::select! {
+            biased;
+            answer = &mut first => return self.came(answer, begin),
+            (answer, begin) = second => {
+                if is_answer(&answer) {
+                    return self.came(answer, begin);
                 }
-                self.counters.requests.fetch_add(1, Ordering::Relaxed);
-                self.counters.hedges.fetch_add(1, Ordering::Relaxed);
-                let begin = Instant::now();
-                let answer = self.store.get_opts(place, options).await;
-                (answer, begin)
-            };
-            tokio::select! {
-                biased;
-                answer = &mut first => return self.came(answer, begin),
-                (answer, begin) = second => {
-                    if answer.is_ok() {
-                        return self.came(answer, begin);
-                    }
-                    // The first is as good as it was.
-                }
+                // The first is as good as it was.
             }
         }
         let answer = first.await;
         self.came(answer, begin)
     }
 
+    /// Waits until a read is late. `false`: it never is.
+    async fn is_late(&self, begin: Instant) -> bool {
+        loop {
+            match self.times.late() {
+                Late::Never => return false,
+                Late::After(time) if begin.elapsed() >= time => return true,
+                Late::After(time) => tokio::time::sleep_until(begin + time).await,
+                // One of the first waits until others have told what is late.
+                Late::Unknown(time) => tokio::time::sleep(time).await,
+            }
+        }
+    }
+
     fn came(&self, answer: Result<GetResult, Error>, begin: Instant) -> Result<GetResult, Error> {
-        if answer.is_ok() {
+        if is_answer(&answer) {
             self.times.came(begin.elapsed());
         }
         answer
@@ -326,6 +340,11 @@ impl Source {
             size,
         })
     }
+}
+
+/// The store has told of the object.
+fn is_answer(answer: &Result<GetResult, Error>) -> bool {
+    matches!(answer, Ok(_) | Err(Error::NotFound { .. }))
 }
 
 /// The consequence of an error.

@@ -150,8 +150,8 @@ async fn epoch(prefetcher: &Prefetcher, run: &Run, batches: &[Vec<data::Sample>]
         let now = Instant::now();
         epoch.waits.push((now - last).as_secs_f64());
         last = now;
-        let bytes = loaded.data.iter().flatten();
-        epoch.sum += bytes.map(|byte| u64::from(*byte)).sum::<u64>();
+        let sum = |sample: &Vec<u8>| sample.iter().map(|byte| u64::from(*byte)).sum::<u64>();
+        epoch.sum += loaded.data.iter().map(sum).sum::<u64>();
     }
     epoch.seconds = begin.elapsed().as_secs_f64();
     epoch.cpu = (cpu() - before).as_secs_f64();

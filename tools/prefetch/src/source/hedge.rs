@@ -38,6 +38,20 @@ const FEWEST: usize = 32;
 /// Second reads beyond their part: a store that is asked little stalls, too.
 const SPARE: f64 = 4.0;
 
+/// The time until it is asked again what is late.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// The time after which a read is late.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Late {
+    /// No read is sent twice.
+    Never,
+    /// Too few answers have come; more are known after this time.
+    Unknown(Duration),
+    /// After this.
+    After(Duration),
+}
+
 #[derive(Debug, Default)]
 struct State {
     times: VecDeque<Duration>,
@@ -62,13 +76,15 @@ impl Times {
         }
     }
 
-    /// The time after which a read is late. `None`: too little is known, or no read is sent twice.
-    pub(super) fn late(&self) -> Option<Duration> {
-        let hedges = self.hedges?;
+    /// The time after which a read is late, as far as it is known now.
+    pub(super) fn late(&self) -> Late {
+        let Some(hedges) = self.hedges else {
+            return Late::Never;
+        };
         let mut state = lock(&self.state);
         let count = state.times.len();
         if count < FEWEST {
-            return None;
+            return Late::Unknown(LOOK.max(hedges.least));
         }
         let late = state.late.unwrap_or_else(|| {
             let mut times: Vec<_> = state.times.iter().copied().collect();
@@ -77,7 +93,7 @@ impl Times {
             times[rank.saturating_sub(1)]
         });
         state.late = Some(late);
-        Some(late.mul_f64(hedges.factor.max(0.0)).max(hedges.least))
+        Late::After(late.mul_f64(hedges.factor.max(0.0)).max(hedges.least))
     }
 
     /// An answer has come.
@@ -120,23 +136,23 @@ mod tests {
         let times = Times::new(Some(Hedges::default()));
         for at in 1..32 {
             times.came(ms(100 * at));
-            assert_eq!(times.late(), None, "{at} are few");
+            assert_eq!(times.late(), Late::Unknown(ms(50)), "{at} are few");
         }
         times.came(ms(3_200));
         // 31 of 32 are 95 % at least.
-        assert_eq!(times.late(), Some(ms(4_650)));
+        assert_eq!(times.late(), Late::After(ms(4_650)));
         // 1 % of long ones changes little, and old ones are forgotten.
         for at in 0..512 {
             times.came(ms(if at % 100 == 99 { 2_000 } else { 50 }));
         }
-        assert_eq!(times.late(), Some(ms(75)));
+        assert_eq!(times.late(), Late::After(ms(75)));
         for _ in 0..256 {
             times.came(ms(1));
         }
-        assert_eq!(times.late(), Some(ms(20)));
+        assert_eq!(times.late(), Late::After(ms(20)));
         let never = Times::new(None);
         (0..100).for_each(|_| never.came(ms(1)));
-        assert_eq!(never.late(), None);
+        assert_eq!(never.late(), Late::Never);
         assert!(!never.take());
     }
 

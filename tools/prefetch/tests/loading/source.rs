@@ -71,12 +71,23 @@ async fn a_read_that_is_late_is_sent_a_second_time() {
     // The second can be as late: the first that answers is it.
     store.stalls_once("5", STALL);
     let begin = Instant::now();
-    let (both, ()) = tokio::join!(read(&source, 5..6), async {
+    tokio::join!(read(&source, 5..6), async {
         tokio::time::sleep(ROUND_TRIP).await;
         store.stalls_once("5", 2 * STALL);
     });
-    let () = both;
     assert_eq!(begin.elapsed(), STALL + ROUND_TRIP);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_of_the_first_reads_is_late_when_the_others_have_told() {
+    let store = store().await;
+    let source = source(&store, hedged(64));
+    store.stalls_once("5", STALL);
+    let begin = Instant::now();
+    read(&source, 0..64).await;
+    // It is looked at again every 50 ms.
+    assert!(begin.elapsed() <= 4 * ROUND_TRIP, "{:?}", begin.elapsed());
+    assert_eq!(source.counts().hedges, 1);
 }
 
 #[tokio::test(start_paused = true)]

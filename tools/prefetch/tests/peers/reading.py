@@ -57,6 +57,9 @@ def boxes(shape, seed):
 class Reading(unittest.TestCase):
     """A folder for arrays, and what has to be in them."""
 
+    # The place of arrays for the reader, where it is no folder.
+    place = None
+
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
@@ -78,7 +81,7 @@ class Reading(unittest.TestCase):
                 if batch:
                     batches.append([(name, *box) for box in batch])
                     places.append((name, whole, batch))
-        for (name, whole, batch), answer in zip(places, read(self.folder, batches)):
+        for (name, whole, batch), answer in zip(places, read(self.place or self.folder, batches)):
             with self.subTest(array=name, boxes=len(batch)):
                 if isinstance(answer, Fault):
                     self.fail(f"it is not read: {answer}")
@@ -90,7 +93,7 @@ class Reading(unittest.TestCase):
 
     def refuses(self, name, shape, kind):
         """Has the array be a fault of a kind, which is not bytes of any value."""
-        answer, = read(self.folder, [[(name, [0] * len(shape), list(shape))]])
+        answer, = read(self.place or self.folder, [[(name, [0] * len(shape), list(shape))]])
         self.assertIsInstance(answer, Fault, name)
         self.assertEqual(str(answer).partition(":")[0], kind, answer)
 
