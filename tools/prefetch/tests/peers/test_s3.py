@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Arrays in a store that speaks as S3 does (moto)."""
 
+import logging
 import os
 import unittest
 from unittest import mock
@@ -23,6 +24,8 @@ class S3Test(Reading):
 
     @classmethod
     def setUpClass(cls):
+        # Its requests would stand among the results.
+        logging.getLogger("werkzeug").setLevel(logging.ERROR)
         cls.server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
         cls.server.start()
         cls.addClassCleanup(cls.server.stop)
