@@ -145,7 +145,7 @@ fn make(folder: &std::path::Path) -> Result<()> {
         if partial.exists() {
             std::fs::remove_dir_all(&partial)?;
         }
-        data::write(&partial, 1)?;
+        data::write(&partial)?;
         std::fs::rename(&partial, folder)?;
     }
     Ok(())
