@@ -98,10 +98,13 @@ def suite(session: Session, name: str, minutes: float, command: list[str], count
 
 def host_suites(session: Session) -> list[Job]:
     """Those that need no guest."""
-    # They download 140 MB of assemblers, and a compiler of 400 MB.
+    # They download 140 MB of assemblers, a compiler of 400 MB, and 100 MB of Python packages.
     more = [] if SHORT else [
         suite(session, "holder", 4, [str(SCRIPTS / "holder")], count_libtest),
         suite(session, "sanitizers", 6, [str(SCRIPTS / "sanitizers")], count_checks),
+        # After the tests of tools, which build most of its reader.
+        suite(session, "prefetch", 1.5, [str(SCRIPTS / "prefetch-test")], count_unittest,
+              needs="tools-test"),
     ]
     return [
         *more,

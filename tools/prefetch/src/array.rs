@@ -2,6 +2,8 @@
 //! Arrays: what their metadata says of shards, chunks and codecs, and the indexes of shards. The
 //! format is read by `zarrs`; no storage of that is used.
 
+mod v2;
+
 use std::borrow::Cow;
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -75,8 +77,7 @@ impl ArrayMeta {
     ///
     /// As of [`Self::parse_v3`].
     pub fn parse_v2(path: &str, json: &[u8]) -> Result<Self, Fault> {
-        let metadata = serde_json::from_slice(json).map_err(|error| corrupt(path, error))?;
-        guarded(path, || Self::new(path, ArrayMetadata::V2(metadata)))
+        guarded(path, || Self::new(path, v2::described(path, json)?))
     }
 
     fn new(path: &str, metadata: ArrayMetadata) -> Result<Self, Fault> {

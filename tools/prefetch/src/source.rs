@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A store of objects: bounded work in flight, the earliest batch first, and retries of its own.
+//! A store of objects: bounded work in flight, the earliest batch first, retries of its own, and reads
+//! that are sent a second time where the first takes long.
 
+mod hedge;
 mod http;
 mod retry;
 
@@ -8,11 +10,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use object_store::path::Path;
-use object_store::{Error, GetOptions, GetRange, ObjectStore};
+use object_store::{Error, GetOptions, GetRange, GetResult, ObjectStore};
+use tokio::time::Instant;
 
 use crate::sync::{AtomicU64, Ordering};
-use crate::turnstile::Turnstile;
+use crate::turnstile::{Pass, Permit, Turnstile};
 use crate::{Fault, Kind};
+pub use hedge::Hedges;
+use hedge::Late;
 pub use http::{Busy, Connector};
 pub use retry::Retries;
 
@@ -34,6 +39,8 @@ pub struct Counts {
     pub requests: u64,
     /// Those that were sent again.
     pub retries: u64,
+    /// Those that were sent beside another, which took long.
+    pub hedges: u64,
     /// Bytes that came.
     pub bytes: u64,
 }
@@ -42,15 +49,39 @@ pub struct Counts {
 struct Counters {
     requests: AtomicU64,
     retries: AtomicU64,
+    hedges: AtomicU64,
     bytes: AtomicU64,
 }
+
+/// Bounds of the requests to a store.
+#[derive(Debug, Clone, Default)]
+pub struct Bounds {
+    /// Requests at once to this store; 0 stands for 1.
+    pub in_flight: usize,
+    /// A bound that it shares with other stores.
+    pub all: Option<Arc<Turnstile>>,
+    /// The time until another try, and the number of these.
+    pub retries: Retries,
+    /// Reads that are sent a second time; `None`: there are none.
+    pub hedges: Option<Hedges>,
+}
+
+/// A place among those who wait to send a request. Tasks that read begin in any order; their places are
+/// those of the order in which they were asked for.
+#[derive(Debug)]
+pub struct Turn(Pass);
+
+/// The permits of a request: of its store, and of all stores.
+type Permits = (Permit, Option<Permit>);
 
 /// A store, as a prefetcher reads it.
 #[derive(Debug)]
 pub struct Source {
     store: Arc<dyn ObjectStore>,
     turnstile: Arc<Turnstile>,
+    all: Option<Arc<Turnstile>>,
     retries: Retries,
+    times: hedge::Times,
     counters: Counters,
 }
 
@@ -97,13 +128,26 @@ enum Trial {
 }
 
 impl Source {
-    /// A store that is asked for so many objects at once. Retries of its own are switched off where
-    /// it is made.
+    /// A store that is asked for so many objects at once, late ones twice. Retries of its own are
+    /// switched off where it is made.
     pub fn new(store: Arc<dyn ObjectStore>, in_flight: usize, retries: Retries) -> Arc<Self> {
+        let bounds = Bounds {
+            in_flight,
+            all: None,
+            retries,
+            hedges: Some(Hedges::default()),
+        };
+        Self::within(store, bounds)
+    }
+
+    /// As [`Self::new`], within other bounds.
+    pub fn within(store: Arc<dyn ObjectStore>, bounds: Bounds) -> Arc<Self> {
         Arc::new(Self {
             store,
-            turnstile: Turnstile::new(in_flight),
-            retries,
+            turnstile: Turnstile::new(bounds.in_flight),
+            all: bounds.all,
+            retries: bounds.retries,
+            times: hedge::Times::new(bounds.hedges),
             counters: Counters::default(),
         })
     }
@@ -114,6 +158,7 @@ impl Source {
         Counts {
             requests: get(&self.counters.requests),
             retries: get(&self.counters.retries),
+            hedges: get(&self.counters.hedges),
             bytes: get(&self.counters.bytes),
         }
     }
@@ -127,13 +172,29 @@ impl Source {
     /// [`Kind::Corrupt`] for a range that the object does not have; [`Kind::Cancelled`]: it was needed
     /// no more when its turn came.
     pub async fn read(&self, ask: Ask<'_>) -> Result<Option<Read>, Fault> {
+        self.read_in(ask, self.turn(ask.batch)).await
+    }
+
+    /// A place among those who wait to send a request, from now on.
+    pub fn turn(&self, batch: u64) -> Turn {
+        Turn(self.turnstile.pass(batch))
+    }
+
+    /// As [`Self::read`], by one who has taken a place before.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Self::read`].
+    pub async fn read_in(&self, ask: Ask<'_>, turn: Turn) -> Result<Option<Read>, Fault> {
+        let mut turn = Some(turn);
         let path = ask.path;
         let place = Path::parse(path)
             .map_err(|error| Fault::new(Kind::Misuse, format!("{path}: {error}")))?;
         let mut trial = 0;
         loop {
             let tried = {
-                let _permit = self.turnstile.pass(ask.batch).await;
+                let turn = turn.take().unwrap_or_else(|| self.turn(ask.batch));
+                let _permits = self.permits(turn, ask.batch).await;
                 if ask.is_needed.is_some_and(|is_needed| !is_needed()) {
                     let text = format!("{path}: it is needed no more");
                     return Err(Fault::new(Kind::Cancelled, text));
@@ -155,6 +216,75 @@ impl Source {
         }
     }
 
+    /// Waits until a request may be sent. One who has a permit of all stores waits for nothing else.
+    async fn permits(&self, turn: Turn, batch: u64) -> Permits {
+        let own = turn.0.await;
+        match &self.all {
+            Some(all) => (own, Some(all.pass(batch).await)),
+            None => (own, None),
+        }
+    }
+
+    /// The answer to a request, or to a second one that is sent when the first is late. The second has
+    /// its turn as any other, so that the bounds are those of both.
+    async fn answer(
+        &self,
+        place: &Path,
+        ask: Ask<'_>,
+        options: GetOptions,
+    ) -> Result<GetResult, Error> {
+        let begin = Instant::now();
+        let mut first = self.store.get_opts(place, options.clone());
+        let second = async {
+            if !self.is_late(begin).await {
+                return std::future::pending().await;
+            }
+            let permits = self.permits(self.turn(ask.batch), ask.batch).await;
+            if !self.times.take() {
+                // It is not sent.
+                drop(permits);
+                return std::future::pending().await;
+            }
+            self.counters.requests.fetch_add(1, Ordering::Relaxed);
+            self.counters.hedges.fetch_add(1, Ordering::Relaxed);
+            let begin = Instant::now();
+            let answer = self.store.get_opts(place, options).await;
+            (answer, begin)
+        };
+        tokio::select! {
+            biased;
+            answer = &mut first => return self.came(answer, begin),
+            (answer, begin) = second => {
+                if is_answer(&answer) {
+                    return self.came(answer, begin);
+                }
+                // The first is as good as it was.
+            }
+        }
+        let answer = first.await;
+        self.came(answer, begin)
+    }
+
+    /// Waits until a read is late. `false`: it never is.
+    async fn is_late(&self, begin: Instant) -> bool {
+        loop {
+            match self.times.late() {
+                Late::Never => return false,
+                Late::After(time) if begin.elapsed() >= time => return true,
+                Late::After(time) => tokio::time::sleep_until(begin + time).await,
+                // One of the first waits until others have told what is late.
+                Late::Unknown(time) => tokio::time::sleep(time).await,
+            }
+        }
+    }
+
+    fn came(&self, answer: Result<GetResult, Error>, begin: Instant) -> Result<GetResult, Error> {
+        if is_answer(&answer) {
+            self.times.came(begin.elapsed());
+        }
+        answer
+    }
+
     async fn try_once(&self, place: &Path, ask: Ask<'_>) -> Trial {
         self.counters.requests.fetch_add(1, Ordering::Relaxed);
         // No object matches a weak version: that is compared here alone.
@@ -164,7 +294,7 @@ impl Source {
             if_match: strong.map(str::to_owned),
             ..GetOptions::default()
         };
-        let result = match self.store.get_opts(place, options).await {
+        let result = match self.answer(place, ask, options).await {
             Ok(result) => result,
             Err(error) => {
                 return match told(place, &error) {
@@ -210,6 +340,11 @@ impl Source {
             size,
         })
     }
+}
+
+/// The store has told of the object.
+fn is_answer(answer: &Result<GetResult, Error>) -> bool {
+    matches!(answer, Ok(_) | Err(Error::NotFound { .. }))
 }
 
 /// The consequence of an error.

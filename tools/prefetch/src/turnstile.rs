@@ -67,12 +67,29 @@ impl Turnstile {
         })
     }
 
-    /// Waits for a permit. Those with a lower batch go first.
+    /// A wait for a permit, from now on: also before it is awaited. Those with a lower batch go first.
     pub fn pass(self: &Arc<Self>, batch: u64) -> Pass {
+        let mut state = lock(&self.state);
+        state.numbers += 1;
+        let place = Place {
+            batch,
+            number: state.numbers,
+        };
+        let wait = match state.free.checked_sub(1) {
+            Some(left) => {
+                state.free = left;
+                Wait::Passed
+            }
+            None => {
+                state.waiting.insert(place);
+                Wait::Waits(Waker::noop().clone())
+            }
+        };
+        state.waits.insert(place, wait);
+        drop(state);
         Pass {
             turnstile: Arc::clone(self),
-            batch,
-            place: None,
+            place: Some(place),
         }
     }
 
@@ -91,10 +108,10 @@ impl Turnstile {
 
 /// A wait for a permit.
 #[derive(Debug)]
-#[must_use = "nobody passes who does not wait"]
+#[must_use = "a permit that nobody takes goes to the next"]
 pub struct Pass {
     turnstile: Arc<Turnstile>,
-    batch: u64,
+    /// `None`: it is over.
     place: Option<Place>,
 }
 
@@ -104,23 +121,9 @@ impl Future for Pass {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Permit> {
         let turnstile = Arc::clone(&self.turnstile);
         let mut state = lock(&turnstile.state);
-        let place = match self.place {
-            None if state.free > 0 => {
-                state.free -= 1;
-                drop(state);
-                return Poll::Ready(Permit { turnstile });
-            }
-            None => {
-                state.numbers += 1;
-                let place = Place {
-                    batch: self.batch,
-                    number: state.numbers,
-                };
-                self.place = Some(place);
-                state.waiting.insert(place);
-                place
-            }
-            Some(place) => place,
+        let Some(place) = self.place else {
+            // It has given its permit.
+            return Poll::Pending;
         };
         if matches!(state.waits.get(&place), Some(Wait::Passed)) {
             state.waits.remove(&place);
@@ -203,6 +206,23 @@ mod tests {
             permit = passed.into_iter().next().map(|(_, permit)| permit);
             passes[expected] = turnstile.pass(100);
         }
+    }
+
+    #[test]
+    fn a_wait_has_its_place_before_it_is_awaited() {
+        let turnstile = Turnstile::new(1);
+        let (mut first, mut second) = (turnstile.pass(7), turnstile.pass(3));
+        assert!(poll(&mut second).is_none());
+        let permit = poll(&mut first);
+        assert!(permit.is_some());
+        // One that has passed passes no second time.
+        assert!(poll(&mut first).is_none());
+        drop(permit);
+        assert!(poll(&mut second).is_some());
+        // One that is dropped leaves its permit to the next.
+        let (first, mut second) = (turnstile.pass(7), turnstile.pass(3));
+        drop(first);
+        assert!(poll(&mut second).is_some());
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::batch::Ticket;
 use crate::cache::{Admission, Flight, Handle, Look};
 use crate::line::Spot;
 use crate::region::Tile;
-use crate::source::Ask;
+use crate::source::{Ask, Turn};
 use crate::{Fault, Kind};
 
 /// Bytes that are taken for an array before it is read.
@@ -44,9 +44,10 @@ impl Work {
         drop(spot);
         if let Some(flight) = flight {
             let (own, path, number) = (Arc::clone(shared), Arc::clone(path), self.turn);
+            let turn = own.source.turn(number);
             shared.runtime.spawn(async move {
                 let is_needed = || flight.is_needed();
-                match own.read_array(&path, number, &is_needed).await {
+                match own.read_array(&path, number, turn, &is_needed).await {
                     Ok((array, bytes)) => flight.ready(Arc::new(array), bytes),
                     Err(fault) => flight.fail(fault),
                 }
@@ -133,9 +134,13 @@ impl Work {
         ticket: &Ticket,
     ) {
         let (own, array, number) = (Arc::clone(&self.shared), Arc::clone(array), self.turn);
+        let turn = own.source.turn(number);
         self.shared.runtime.spawn(async move {
             let is_needed = || flight.is_needed();
-            match own.read_shard(&array, &key, number, &is_needed).await {
+            match own
+                .read_shard(&array, &key, (number, turn), &is_needed)
+                .await
+            {
                 Ok(Some(index)) => {
                     let bytes = index.bytes();
                     flight.ready(Some(Arc::new(index)), bytes);
@@ -193,13 +198,16 @@ impl Shared {
         &self,
         path: &str,
         batch: u64,
+        turn: Turn,
         is_needed: IsNeeded<'_>,
     ) -> Result<(ArrayMeta, u64), Fault> {
+        let mut turn = Some(turn);
+        let mut turn = || turn.take().unwrap_or_else(|| self.source.turn(batch));
         let missing = || Fault::new(Kind::Missing, format!("{path}: there is no such array"));
         let format = self.options.format;
         if format != Format::V2 {
             if let Some(json) = self
-                .read_description(path, "zarr.json", batch, is_needed)
+                .read_description(path, "zarr.json", (batch, turn()), is_needed)
                 .await?
             {
                 let bytes = json.len() as u64;
@@ -210,7 +218,7 @@ impl Shared {
             return Err(missing());
         }
         let json = self
-            .read_description(path, ".zarray", batch, is_needed)
+            .read_description(path, ".zarray", (batch, turn()), is_needed)
             .await?;
         let json = json.ok_or_else(missing)?;
         let bytes = json.len() as u64;
@@ -221,7 +229,7 @@ impl Shared {
         &self,
         path: &str,
         name: &str,
-        batch: u64,
+        (batch, turn): (u64, Turn),
         is_needed: IsNeeded<'_>,
     ) -> Result<Option<bytes::Bytes>, Fault> {
         let place = match path.trim_matches('/') {
@@ -232,7 +240,7 @@ impl Shared {
             is_needed: Some(is_needed),
             ..Ask::new(&place, LARGEST_ARRAY, batch)
         };
-        Ok(self.source.read(ask).await?.map(|read| read.bytes))
+        Ok(self.source.read_in(ask, turn).await?.map(|read| read.bytes))
     }
 
     /// The index of a shard. `None`: there is no such shard.
@@ -240,7 +248,7 @@ impl Shared {
         &self,
         array: &ArrayMeta,
         key: &str,
-        batch: u64,
+        (batch, turn): (u64, Turn),
         is_needed: IsNeeded<'_>,
     ) -> Result<Option<ShardIndex>, Fault> {
         let Some(sharding) = array.sharding() else {
@@ -251,7 +259,7 @@ impl Shared {
             is_needed: Some(is_needed),
             ..Ask::new(key, sharding.index_bytes(), batch)
         };
-        let read = self.source.read(ask).await?;
+        let read = self.source.read_in(ask, turn).await?;
         read.map(|read| sharding.decode_index(key, read))
             .transpose()
     }

@@ -50,6 +50,18 @@ pub struct Store {
     pub inner: InMemory,
     log: Mutex<Vec<String>>,
     ill: Mutex<HashMap<String, Ill>>,
+    stalls: Mutex<HashMap<String, Duration>>,
+    /// Requests of now, and the most that there were.
+    at_once: Mutex<(usize, usize)>,
+}
+
+/// A request of now.
+struct Now<'a>(&'a Store);
+
+impl Drop for Now<'_> {
+    fn drop(&mut self) {
+        self.0.at_once.lock().expect("a count").0 -= 1;
+    }
 }
 
 impl std::fmt::Display for Store {
@@ -72,6 +84,22 @@ impl Store {
             .lock()
             .expect("faults")
             .insert(path.to_owned(), ill);
+    }
+
+    /// An object has no fault any more.
+    pub fn heals(&self, path: &str) {
+        self.ill.lock().expect("faults").remove(path);
+    }
+
+    /// The next request for an object takes so much more.
+    pub fn stalls_once(&self, path: &str, time: Duration) {
+        let mut stalls = self.stalls.lock().expect("stalls");
+        stalls.insert(path.to_owned(), time);
+    }
+
+    /// The most requests that there were at once.
+    pub fn at_once(&self) -> usize {
+        self.at_once.lock().expect("a count").1
     }
 
     /// Writes an array of consecutive numbers with shards, at a path.
@@ -122,7 +150,14 @@ impl ObjectStore for Store {
 
     async fn get_opts(&self, place: &Path, options: GetOptions) -> Result<GetResult> {
         self.log.lock().expect("a log").push(place.to_string());
-        tokio::time::sleep(ROUND_TRIP).await;
+        let _now = {
+            let (now, most) = &mut *self.at_once.lock().expect("a count");
+            *now += 1;
+            *most = (*most).max(*now);
+            Now(self)
+        };
+        let stall = self.stalls.lock().expect("stalls").remove(place.as_ref());
+        tokio::time::sleep(ROUND_TRIP + stall.unwrap_or_default()).await;
         let ill = self
             .ill
             .lock()
