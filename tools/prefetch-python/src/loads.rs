@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use futures_util::stream::poll_fn;
-use pyo3::exceptions::{PyOverflowError, PyStopIteration};
+use pyo3::exceptions::{PyOverflowError, PyStopIteration, PyValueError};
 use pyo3::prelude::*;
 use tokio::sync::mpsc::{unbounded_channel, UnboundedSender};
 use zernel_prefetch::loader::{Loaded, Loader, Settings};
@@ -143,8 +143,11 @@ impl Loads {
     fn submit(&self, py: Python<'_>, samples: Vec<Bound<'_, PyAny>>) -> PyResult<()> {
         let asked = samples.into_iter().map(|asked| {
             asked.extract::<Asked>().map_err(|error| {
-                match error.is_instance_of::<PyOverflowError>(py) {
-                    true => Error::misuse(format!("{asked} has a number out of range")).into(),
+                // Numbers out of range, and tuples of another length.
+                match error.is_instance_of::<PyOverflowError>(py)
+                    || error.is_instance_of::<PyValueError>(py)
+                {
+                    true => Error::misuse(format!("{asked} is no sample: {error}")).into(),
                     false => error,
                 }
             })

@@ -227,7 +227,7 @@ class Iterators(Case):
     def test_a_batch_that_is_none_is_a_fault_of_its_place(self) -> None:
         good, batches = [self.rows[2]], [[self.rows[0]]]
         for bad, kind in (
-            (("a", (0, 0)), TypeError),
+            (("a", (0, 0)), zp.MisuseError),
             (("a", (0, 0), 7), TypeError),
             ((7, (0, 0), (1, 1)), TypeError),
             ("a", TypeError),

@@ -2,7 +2,6 @@
 """Waits: other threads run, signals end them, loops of asyncio go on."""
 
 import asyncio
-import os
 import signal
 import subprocess
 import sys
@@ -10,6 +9,7 @@ import textwrap
 import threading
 import time
 import unittest
+from pathlib import Path
 
 import zernel_prefetch as zp
 from case import PATIENCE, Case, in_twos
@@ -47,14 +47,16 @@ class Held(Case):
 
         before = signal.signal(signal.SIGUSR1, tell)
         self.addCleanup(signal.signal, signal.SIGUSR1, before)
-        loader, me = self.loader(), threading.main_thread().ident
+        loader, me, begins = self.loader(), threading.main_thread().ident, threading.Event()
 
         def send() -> None:
+            begins.wait(PATIENCE)
             self.asked.wait(PATIENCE)
             signal.pthread_kill(me, signal.SIGUSR1)
 
         threading.Thread(target=send).start()
         with self.assertRaises(Told):
+            begins.set()
             next(loader)
         # It took no batch.
         self.held.set()
@@ -173,8 +175,8 @@ class Ends(Case):
 
     def test_threads_end(self) -> None:
         def threads() -> int:
-            names = [open(f"/proc/self/task/{task}/comm", encoding="ascii").read()
-                     for task in os.listdir("/proc/self/task")]
+            tasks = Path("/proc/self/task").iterdir()
+            names = [(task / "comm").read_text(encoding="ascii") for task in tasks]
             return sum(name.startswith("zernel-prefetch") for name in names)
 
         def look() -> int:
