@@ -14,7 +14,7 @@ class Types(stubs.Types, unittest.TestCase):
     """Of `zernel_prefetch`."""
 
     package, native = zernel_prefetch, "_native"
-    wrong = ("in_flight: int = 64", "in_flight: int = 65", "Prefetcher")
+    wrong = ("in_flight: int = 64", "in_flight: int = 65", "Prefetcher.__new__")
 
 
 if __name__ == "__main__":

@@ -71,7 +71,7 @@ class Loader(Iterator[Batch]):
         resume: Mapping[str, Any] | None = None,
     ) -> None:
         self._prefetcher, self._batches = prefetcher, batches
-        self._settings: dict[str, int] = {
+        self._settings: dict[str, Any] = {
             "lookahead": lookahead, "depth": depth, "bytes": bytes, "max_chunks": max_chunks,
             "changes": changes, "readonly": readonly}
         begin = _order.begin(batches) if resume is None else _order.checked(batches, resume)
