@@ -1,10 +1,27 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The threads that decode, one for each processor. A child of `fork()` has none of its parent's, and
-//! makes its own.
+//! The threads that decode, one for each processor, and the tables of the codecs. A child of `fork()` has
+//! no thread of its parent, and makes its own.
 
 use std::sync::OnceLock;
 
 use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
+
+use crate::array::ArrayMeta;
+
+/// A description with each kind of a codec. `zarrs` makes its tables for the first one that it reads.
+const EACH: &str = r#"{
+    "zarr_format": 3, "node_type": "array", "shape": [4, 4], "data_type": "uint16",
+    "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [4, 4]}},
+    "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+    "fill_value": 0, "codecs": [{"name": "sharding_indexed", "configuration": {
+        "chunk_shape": [2, 2],
+        "codecs": [
+            {"name": "transpose", "configuration": {"order": [1, 0]}},
+            {"name": "bytes", "configuration": {"endian": "little"}},
+            {"name": "gzip", "configuration": {"level": 1}},
+            {"name": "zstd", "configuration": {"level": 1, "checksum": false}}],
+        "index_codecs": [
+            {"name": "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}]}}]}"#;
 
 /// The threads of a process, and those of the children of that.
 struct Decoders {
@@ -16,13 +33,15 @@ struct Decoders {
 
 static FIRST: OnceLock<Box<Decoders>> = OnceLock::new();
 
-/// Makes the threads of this process, if there are none. To be called before a `fork()` can come beside
-/// the first batch: a child finds no step half done then.
+/// Makes the threads of this process, and the tables, if there are none. To be called before a `fork()`
+/// can come beside the first batch: a child finds no step half done then.
 ///
 /// # Errors
 ///
 /// A thread cannot be made.
 pub fn prepare() -> Result<(), ThreadPoolBuildError> {
+    // A test has read it.
+    let _is_read = ArrayMeta::parse_v3("", EACH.as_bytes());
     own().map(drop)
 }
 
@@ -60,6 +79,12 @@ pub(crate) fn spawn(decoder: impl FnOnce() + Send + 'static) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_description_has_each_kind_of_a_codec() {
+        let array = ArrayMeta::parse_v3("", EACH.as_bytes()).expect("it is read");
+        assert!(array.sharding().is_some());
+    }
 
     #[test]
     fn a_process_has_one_pool() {

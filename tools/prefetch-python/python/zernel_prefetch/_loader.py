@@ -147,6 +147,7 @@ class Loader(Iterator[Batch]):
             except StopIteration:
                 if self._closed:
                     raise
+                self.close()
                 raise InternalError("batches were submitted, and are not there") from None
             except Error:
                 self._pending.popleft()
