@@ -122,6 +122,7 @@ class Arguments(Case):
             ("file://host/data", None, "names no folder here"),
             ("https://host", {"of_none": "1"}, "no option \"of_none\""),
             ("s3://bucket", {"of_none": "1"}, "no option \"of_none\""),
+            ("https://host", {"timeout": "of_none"}, "of_none"),
         ):
             with self.subTest(place), self.assertRaisesRegex(zp.MisuseError, re.escape(text)):
                 zp.Prefetcher(place, storage_options=options)
@@ -129,6 +130,17 @@ class Arguments(Case):
             zp.Prefetcher(self.folder, storage_options={"region": 7})
         with self.assertRaises(TypeError):
             zp.Prefetcher(7)
+
+    def test_options_of_the_page(self) -> None:
+        text = PAGE.with_name("prefetch-python.rst").read_text(encoding="utf-8")
+        told = text.split("``storage_options`` are")[1].split("- ``zarr_format``")[0]
+        s3, http = told.split("for HTTP")
+        for url, names in (("s3://bucket", s3), ("https://host", http)):
+            names = re.findall("``([a-z_]+)``", names)
+            self.assertGreater(len(names), 2)
+            values = {"timeout": "3 s", "proxy_url": "http://host", "endpoint": "http://host"}
+            options = {name: values.get(name, "true") for name in names if name != "object_store"}
+            self.assertIsInstance(zp.Prefetcher(url, storage_options=options), zp.Prefetcher)
 
     def test_a_password_is_not_shown(self) -> None:
         prefetcher = zp.Prefetcher("https://me:secret@host/data?key=secret")

@@ -3,9 +3,11 @@
 
 import itertools
 import json
+import os
 import threading
 import unittest
 from collections.abc import Iterator
+from unittest import mock
 
 import stores
 import zernel_prefetch as zp
@@ -48,28 +50,29 @@ class Content(Case):
         self.assertEqual((second[0].shape, second[0].nbytes), ((0, 6), 0))
         self.assertEqual(memoryview(second[0]).tolist(), [])
 
-    def test_http_and_s3(self) -> None:
+    def test_urls(self) -> None:
         server = self.serve()
-        s3 = {"endpoint": server.url, "allow_http": "true", "region": "here",
-              "access_key_id": "me", "secret_access_key": "secret"}
-        for prefetcher, folder in (
-            (zp.Prefetcher(server.url), ""),
-            (zp.Prefetcher(f"{server.url}/"), ""),
-            (zp.Prefetcher("s3://a", storage_options=s3), "a/"),
-            (zp.Prefetcher(f"file://{self.folder}"), ""),
-        ):
-            if folder:
-                # The bucket is the first folder.
-                stores.write(self.folder, "a/inner/x", SHAPE, [8, 6], [2, 3])
-                prefetcher = zp.Prefetcher("s3://a/inner", storage_options=s3)
-                batches = [[("x", *row[1:]) for row in self.rows[5:9]]]
-            else:
-                batches = [self.rows[5:9]]
-            with self.subTest(prefetcher.url):
-                (batch,) = zp.Loader(prefetcher, batches)
+        for url in (server.url, f"{server.url}/", f"file://{self.folder}"):
+            with self.subTest(url):
+                (batch,) = zp.Loader(zp.Prefetcher(url), [self.rows[5:9]])
                 self.assert_rows(batch, [5, 6, 7, 8])
                 del batch
-        self.assertIn("a/inner/x/zarr.json", server.log)
+        self.assertIn("a/zarr.json", server.log)
+
+    def test_s3(self) -> None:
+        server = self.serve()
+        options = {"endpoint": server.url, "allow_http": "true", "region": "here",
+                   "access_key_id": "me", "secret_access_key": "secret"}
+        stores.write(self.folder, "bucket/inner/a", SHAPE, [8, 6], [2, 3])
+        surroundings = {f"AWS_{name.upper()}": value for name, value in options.items()}
+        other = {"AWS_ENDPOINT": "http://127.0.0.1:1"}
+        for given, around in ((options, {}), (None, surroundings), (options, other)):
+            with mock.patch.dict(os.environ, around):
+                for url in ("s3://bucket/inner", "s3a://bucket/inner/"):
+                    (batch,) = zp.Loader(zp.Prefetcher(url, storage_options=given), [[self.rows[5]]])
+                    self.assert_rows(batch, [5])
+                    del batch
+        self.assertIn("bucket/inner/a/zarr.json", server.log)
 
     def test_counts(self) -> None:
         prefetcher = zp.Prefetcher(self.folder)

@@ -38,6 +38,24 @@ class Held(Case):
         threading.Thread(target=lambda: self.asked.wait(PATIENCE) and self.held.set()).start()
         self.assert_rows(next(self.loader()), [0, 1])
 
+    def test_a_wait_lets_go_of_the_lock(self) -> None:
+        loads = zp._native.Loads(self.prefetcher, 1, 1, 1, 1, 0, False)
+        begins, came = threading.Event(), []
+
+        def ring() -> None:
+            begins.wait(PATIENCE)
+            came.append(1)
+            loads.ring()
+
+        threading.Thread(target=ring).start()
+        # Nothing but the wait lets the other thread run.
+        before = sys.getswitchinterval()
+        self.addCleanup(sys.setswitchinterval, before)
+        sys.setswitchinterval(2 * PATIENCE)
+        begins.set()
+        loads.wait(PATIENCE)
+        self.assertEqual(came, [1])
+
     def test_a_signal_ends_a_wait(self) -> None:
         class Told(Exception):
             """By a signal."""
