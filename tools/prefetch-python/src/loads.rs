@@ -200,7 +200,12 @@ impl Loads {
     fn wait(&self, py: Python<'_>, seconds: f64) -> PyResult<()> {
         let time = Duration::try_from_secs_f64(seconds).unwrap_or_default();
         let bell = &self.bell;
-        py.detach(|| call(|| Ok(bell.wait(time))))?;
+        py.detach(|| {
+            call(|| {
+                bell.wait(time);
+                Ok(())
+            })
+        })?;
         py.check_signals()
     }
 
