@@ -13,7 +13,7 @@ LAB_KDIR := $(if $(filter command line environment,$(origin KDIR)),$(KDIR))
 export KVER KSRC LAB_KDIR
 
 .DEFAULT_GOAL := modules
-.PHONY: modules nvidia tools runtime wheel install install-runtime demo test check format bench mutants gputest shell setup kernels update clean distclean help
+.PHONY: modules nvidia tools runtime wheel prefetch-wheel install install-runtime demo test check format bench mutants gputest shell setup kernels update clean distclean help
 
 modules: ## build the modules against KDIR (default: the running kernel's build folder)
 	@scripts/modules "$(KDIR)"
@@ -29,6 +29,9 @@ runtime: setup ## build the runtime's libraries for C and C++ into build/lib
 
 wheel: setup ## build the Python package into build/wheel, and import it in a clean environment
 	@scripts/wheel
+
+prefetch-wheel: setup ## build the prefetcher's Python package into build/wheel
+	@scripts/wheel prefetch-python
 
 install: ## install the modules for KDIR's kernel; tools, runtime and headers below PREFIX
 	@scripts/install "$(KDIR)" "$(DESTDIR)" "$(PREFIX)"

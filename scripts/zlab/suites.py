@@ -245,9 +245,12 @@ def cuda_suites(session: Session) -> list[Job]:
 
 
 def python_suites(session: Session) -> list[Job]:
-    """The Python package: its wheel in a clean environment, and in a guest on the stand-in."""
-    def host(results: Results) -> None:
-        session.suite("python", [str(SCRIPTS / "python-test"), results["wheel"]], count_unittest)
+    """The Python packages: their wheels in clean environments, and one in a guest on the stand-in."""
+    def host(name: str, wheel: str, minutes: float) -> Job:
+        def action(results: Results) -> None:
+            session.suite(name, [str(SCRIPTS / "python-test"), results[wheel]], count_unittest)
+
+        return Job(name, action, (wheel,), minutes, BUILD_MEMORY_MB)
 
     def on(flavour: str, minutes: float, name: str = "", command: str = PYTHON, *more: str) -> Job:
         built = f"modules-{flavour}"
@@ -256,8 +259,11 @@ def python_suites(session: Session) -> list[Job]:
                      lambda results: [*modules(results[built]), f"{results['python-guest']}:/"],
                      command, *more, mem=2048, options=lambda results: linked(results["cuda"]))
 
-    return [build(session, "wheel", 3, "wheel", needs="cuda"),
-            Job("python", host, ("wheel",), 0.5, BUILD_MEMORY_MB),
+    # Its libraries take minutes to build.
+    more = [] if SHORT else [build(session, "prefetch-wheel", 8, "wheel", "prefetch-python"),
+                             host("prefetch-python", "prefetch-wheel", 1)]
+    return [build(session, "wheel", 3, "wheel", needs="cuda"), *more,
+            host("python", "wheel", 0.5),
             build(session, "python-guest", 0.2, "python-guest", "{wheel}", needs="wheel"),
             on("base", 2.5), *([] if SHORT else [on("debug", 8)]),
             # A clock that counts instructions.

@@ -20,7 +20,8 @@ class Lists(unittest.TestCase):
     """scripts/python/."""
 
     def test_each_package_has_a_version_and_a_hash(self):
-        self.assertEqual([path.stem for path in LISTS], ["maturin", "moto", "mypy", "zarr"])
+        self.assertEqual([path.stem for path in LISTS],
+                         ["maturin", "moto", "mypy", "numpy", "zarr"])
         for path in LISTS:
             lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
             text = "".join(line for line in lines if not line.startswith("#"))
@@ -30,6 +31,8 @@ class Lists(unittest.TestCase):
     def test_there_is_one_version_of_maturin(self):
         for name, pattern in (("scripts/python/maturin.txt", r"^maturin==(\S+)"),
                               ("tools/python/pyproject.toml", r'requires = \["maturin==(.*)"\]'),
+                              ("tools/prefetch-python/pyproject.toml",
+                               r'requires = \["maturin==(.*)"\]'),
                               ("scripts/lab.sh", r"^MATURIN_VERSION=(\S+)")):
             found = re.search(pattern, (ROOT / name).read_text(encoding="utf-8"), re.MULTILINE)
             self.assertEqual(found[1], "1.16.0", name)

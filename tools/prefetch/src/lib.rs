@@ -14,6 +14,8 @@ pub mod budget;
 pub mod cache;
 #[cfg(not(loom))]
 pub mod decode;
+#[cfg(not(loom))]
+pub mod decoders;
 mod fault;
 pub mod gate;
 #[cfg(not(loom))]

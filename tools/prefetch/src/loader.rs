@@ -6,9 +6,11 @@
 
 use std::sync::Arc;
 
+use futures_util::{stream, StreamExt as _};
 use tokio::sync::{mpsc, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 
+use crate::array::ArrayMeta;
 use crate::order::Position;
 use crate::plan::Plan;
 use crate::prefetcher::{Ahead, Prefetcher, Sample, Stream};
@@ -51,6 +53,8 @@ pub struct Loaded {
     pub behind: Option<Position>,
     /// The elements of each, in C order, in the byte order of this machine.
     pub data: Vec<Vec<u8>>,
+    /// The array of each: it tells the type of the elements.
+    pub arrays: Vec<Arc<ArrayMeta>>,
 }
 
 /// Bytes of data that wait, counted in units that a semaphore can.
@@ -100,7 +104,8 @@ impl Loader {
         settings: Settings,
         batches: impl Iterator<Item = Vec<Sample>> + Send + 'static,
     ) -> Result<Self, Fault> {
-        Self::start(prefetcher, settings, batches.map(|samples| (None, samples)))
+        let batches = batches.map(|samples| (None, samples));
+        Self::start(prefetcher, settings, stream::iter(batches))
     }
 
     /// As [`Self::new`], for batches that come with the position behind them
@@ -115,13 +120,28 @@ impl Loader {
         batches: impl Iterator<Item = (Position, Vec<Sample>)> + Send + 'static,
     ) -> Result<Self, Fault> {
         let batches = batches.map(|(behind, samples)| (Some(behind), samples));
+        Self::start(prefetcher, settings, stream::iter(batches))
+    }
+
+    /// As [`Self::placed`], for batches that come one by one. It begins to load when it has
+    /// [`Settings::lookahead`] of them, or all.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Self::new`].
+    pub fn streamed(
+        prefetcher: &Prefetcher,
+        settings: Settings,
+        batches: impl stream::Stream<Item = (Position, Vec<Sample>)> + Send + Unpin + 'static,
+    ) -> Result<Self, Fault> {
+        let batches = batches.map(|(behind, samples)| (Some(behind), samples));
         Self::start(prefetcher, settings, batches)
     }
 
     fn start(
         prefetcher: &Prefetcher,
         settings: Settings,
-        batches: impl Iterator<Item = Placed> + Send + 'static,
+        batches: impl stream::Stream<Item = Placed> + Send + Unpin + 'static,
     ) -> Result<Self, Fault> {
         let stream = prefetcher.stream();
         let stream = stream.map_err(|error| Fault::new(Kind::Saturated, error.to_string()))?;
@@ -230,13 +250,13 @@ fn room(bytes: u64, sample: &Sample) -> Result<Vec<u8>, Fault> {
 impl Driver {
     async fn run(
         self,
-        mut batches: impl Iterator<Item = Placed> + Send + 'static,
+        mut batches: impl stream::Stream<Item = Placed> + Send + Unpin + 'static,
         send: mpsc::UnboundedSender<(Load, Permits)>,
     ) {
         let mut ahead = std::collections::VecDeque::new();
         loop {
             while ahead.len() < self.settings.lookahead.max(1) {
-                match batches.next() {
+                match batches.next().await {
                     Some((behind, samples)) => {
                         ahead.push_back((behind, self.stream.submit(samples)));
                     }
@@ -280,12 +300,13 @@ impl Driver {
             let mut changes = 0;
             loop {
                 let fault = match once(&prefetcher, &batch, settings.waves).await {
-                    Ok(data) => {
+                    Ok((data, arrays)) => {
                         let samples = batch.samples().to_vec();
                         return Ok(Loaded {
                             samples,
                             behind,
                             data,
+                            arrays,
                         });
                     }
                     Err(fault) => fault,
@@ -301,7 +322,10 @@ impl Driver {
     }
 }
 
-async fn once(prefetcher: &Prefetcher, batch: &Ahead, waves: Waves) -> Result<Vec<Vec<u8>>, Fault> {
+/// The data of each sample, and its array.
+type Read = (Vec<Vec<u8>>, Vec<Arc<ArrayMeta>>);
+
+async fn once(prefetcher: &Prefetcher, batch: &Ahead, waves: Waves) -> Result<Read, Fault> {
     let plan = batch.planned().await?;
     let samples = batch.samples();
     let (sizes, _) = sizes(&plan, samples)?;
@@ -312,7 +336,7 @@ async fn once(prefetcher: &Prefetcher, batch: &Ahead, waves: Waves) -> Result<Ve
         .collect::<Result<_, _>>()?;
     let mut places = places(&mut data, samples);
     read(prefetcher.source(), &plan, batch.turn(), waves, &mut places).await?;
-    Ok(data)
+    Ok((data, plan.arrays))
 }
 
 #[cfg(test)]

@@ -51,6 +51,8 @@ pub struct Plan {
     pub absent: Vec<(Arc<ArrayMeta>, Piece)>,
     /// Bytes of an element, for each sample.
     pub(crate) elements: Vec<Option<u64>>,
+    /// The array of each sample.
+    pub(crate) arrays: Vec<Arc<ArrayMeta>>,
 }
 
 impl Plan {
@@ -63,6 +65,11 @@ impl Plan {
     /// Bytes of an element of a sample; `None`: it has none.
     pub fn element_bytes(&self, sample: usize) -> Option<u64> {
         self.elements.get(sample).copied().flatten()
+    }
+
+    /// The array of each sample.
+    pub fn arrays(&self) -> &[Arc<ArrayMeta>] {
+        &self.arrays
     }
 
     /// Requests.

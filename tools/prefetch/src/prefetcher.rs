@@ -313,10 +313,10 @@ impl Work {
                     "a gate opened before its walk was over",
                 ));
             };
-            planner
-                .plan
-                .elements
+            let plan = &mut planner.plan;
+            plan.elements
                 .push(Some(walk.array.fill_value().len() as u64));
+            plan.arrays.push(Arc::clone(&walk.array));
             for (tile, handle) in &walk.tiles {
                 let Some(handle) = handle else {
                     planner.add_whole(&walk.array, sample, tile.clone());

@@ -13,6 +13,7 @@ use tokio::sync::oneshot;
 
 use crate::array::ArrayMeta;
 use crate::decode::{guarded, MOST_BYTES};
+use crate::decoders;
 use crate::plan::{Object, Piece, Plan, Range};
 use crate::prefetcher::Sample;
 use crate::region::Place;
@@ -158,7 +159,7 @@ fn decode<'a>(
     };
     let (send, decoded) = oneshot::channel();
     let (own, key) = (Arc::clone(&object.array), object.key.clone());
-    rayon::spawn(move || {
+    decoders::spawn(move || {
         // A panic that left this closure would end the process.
         let decoded = guarded(&key, || match range {
             Some(_) => own.decode_inner(&key, &encoded),
