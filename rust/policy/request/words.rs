@@ -67,6 +67,8 @@ pub(crate) struct Observed {
     pub(crate) trigger: u32,
     /// The last request that is held no longer.
     pub(crate) release: u32,
+    /// The gate of a request that has one ([`Gate`](super::gate::Gate)).
+    pub(crate) gate: u64,
     /// When it was ready, on `CLOCK_MONOTONIC`, as the process claims.
     pub(crate) ready_ns: Ns,
     /// Number of the last request with a holder that has run.
