@@ -28,6 +28,8 @@ pub struct Capabilities {
     pub subscribe: bool,
     /// Probes of libraries.
     pub probe: bool,
+    /// Gates of requests.
+    pub gate: bool,
 }
 
 /// The loaded module.

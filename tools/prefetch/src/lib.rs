@@ -3,6 +3,7 @@
 //!
 //! - [`cache`]: entries of one stage, kept for the batches that asked for them.
 //! - [`budget`]: bytes that the stages share.
+//! - `request`: a request of zernel that becomes ready with its batch.
 //! - [`batch`]: what is in flight for a batch, and the one word that says that nothing is.
 
 #![warn(missing_docs)]
@@ -29,6 +30,8 @@ pub mod prefetcher;
 #[cfg(not(loom))]
 pub mod read;
 pub mod region;
+#[cfg(not(loom))]
+pub mod request;
 #[cfg(not(loom))]
 pub mod source;
 mod sync;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 
+use crate::batch::{Batch, Ready};
 use crate::order::Position;
 use crate::plan::Plan;
 use crate::prefetcher::{Ahead, Prefetcher, Sample, Stream};
@@ -66,11 +67,15 @@ struct Driver {
 
 /// A load on its way. Dropped, it ends.
 #[derive(Debug)]
-struct Load(JoinHandle<Result<Loaded, Fault>>);
+struct Load {
+    task: JoinHandle<Result<Loaded, Fault>>,
+    /// It is open when the data is there.
+    gate: Batch,
+}
 
 impl Drop for Load {
     fn drop(&mut self) {
-        self.0.abort();
+        self.task.abort();
     }
 }
 
@@ -85,6 +90,8 @@ pub struct Loader {
     loads: mpsc::UnboundedReceiver<(Load, Permits)>,
     /// The batch that is waited for: one who stops waiting for it gets it the next time.
     current: Option<(Load, Permits)>,
+    /// One who is told of that batch, until it is there to be waited for.
+    target: Option<Box<dyn Ready>>,
     /// `None`: its end was seen.
     driver: Option<JoinHandle<()>>,
 }
@@ -137,6 +144,7 @@ impl Loader {
         Ok(Self {
             loads,
             current: None,
+            target: None,
             driver: Some(driver),
         })
     }
@@ -145,8 +153,27 @@ impl Loader {
     /// [`Kind::Misuse`] when the iterator of batches has panicked: that is the last one. Dropped before
     /// its end, this has taken nothing.
     pub async fn next(&mut self) -> Option<Result<Loaded, Fault>> {
+        self.wait_for(None).await
+    }
+
+    /// As [`Self::next`], with one who is told of the batch's end by the thread that brings it about,
+    /// when all of its data is in memory and before this wakes up. A batch that is waited for again
+    /// tells the first one alone. It is dropped without a word where there is no batch any more.
+    pub async fn next_with(&mut self, target: Box<dyn Ready>) -> Option<Result<Loaded, Fault>> {
+        self.wait_for(Some(target)).await
+    }
+
+    async fn wait_for(&mut self, target: Option<Box<dyn Ready>>) -> Option<Result<Loaded, Fault>> {
+        if self.target.is_none() {
+            self.target = target;
+        }
         if self.current.is_none() {
             self.current = self.loads.recv().await;
+        }
+        let target = self.target.take();
+        if let (Some((load, _)), Some(target)) = (&self.current, target) {
+            // The first one stays.
+            let _ = load.gate.tell(target);
         }
         let Some((load, _permits)) = &mut self.current else {
             let ended = self.driver.as_mut()?.await;
@@ -155,7 +182,7 @@ impl Loader {
             return ended.map_err(broken).err().map(Err);
         };
         let ended = |error| Fault::new(Kind::Misuse, format!("a load broke off: {error}"));
-        let loaded = (&mut load.0).await.map_err(ended).flatten_();
+        let loaded = (&mut load.task).await.map_err(ended).flatten_();
         self.current = None;
         Some(loaded)
     }
@@ -275,12 +302,14 @@ impl Driver {
         // It closes when all its batches have gone.
         let (stream, settings) = (Arc::clone(&self.stream), self.settings);
         let prefetcher = self.prefetcher.clone();
-        Load(self.prefetcher.runtime().spawn(async move {
+        let (gate, guard) = Batch::new();
+        let load = async move {
             let _stream = stream;
             let mut changes = 0;
             loop {
                 let fault = match once(&prefetcher, &batch, settings.waves).await {
                     Ok(data) => {
+                        guard.done();
                         let samples = batch.samples().to_vec();
                         return Ok(Loaded {
                             samples,
@@ -292,12 +321,17 @@ impl Driver {
                 };
                 changes += 1;
                 if fault.kind() != Kind::Changed || changes > settings.changes {
+                    guard.fail(fault.clone());
                     return Err(fault);
                 }
                 // Its objects are no more as they are known.
                 batch.again();
             }
-        }))
+        };
+        Load {
+            task: self.prefetcher.runtime().spawn(load),
+            gate,
+        }
     }
 }
 

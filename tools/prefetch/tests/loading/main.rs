@@ -6,3 +6,4 @@ mod lab;
 mod loader;
 mod prefetcher;
 mod read;
+mod ready;
