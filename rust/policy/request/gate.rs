@@ -170,10 +170,7 @@ mod tests {
     fn a_gate_that_is_pending_has_a_lease() {
         let mut slot = begun(true, PLAN);
         for word in [1, (1 << 63) - 1] {
-            assert_eq!(
-                slot.poll(Ns(2_199), &gate(word)).alarm,
-                Some(Ns(2_200))
-            );
+            assert_eq!(slot.poll(Ns(2_199), &gate(word)).alarm, Some(Ns(2_200)));
         }
         let actions = slot.poll(Ns(2_200), &gate(1));
         assert_eq!(cause(&actions), Some(Cause::Expired));

@@ -244,7 +244,7 @@ fn a_batch_that_is_dropped_tells_nobody() {
     drop(batch);
     guard.fail(fault("late"));
     assert!(told.all().is_empty());
-    // Whoever was to be told is gone with the last piece of work.
+    // The one who was to be told is gone with the last piece of work.
     assert_eq!(Arc::strong_count(&told.0), 1);
 }
 

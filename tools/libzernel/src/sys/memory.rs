@@ -49,7 +49,8 @@ macro_rules! same_layout {
 }
 
 same_layout!(
-    trigger, release, done, held, ready_at, done_at, signals, reserved_a, gate, reserved_c, reserved_d
+    trigger, release, done, held, ready_at, done_at, signals, reserved_a, gate, reserved_c,
+    reserved_d
 );
 
 /// Mapped memory that others, such as the kernel, store to.

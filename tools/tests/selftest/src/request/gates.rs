@@ -54,7 +54,11 @@ pub(super) fn opens() -> Outcome {
         }
         // zernel looks, and sees that there are more.
         since.stats()?;
-        check_eq!(slot.load(Word::Release), request.get() - 1, "released too early");
+        check_eq!(
+            slot.load(Word::Release),
+            request.get() - 1,
+            "released too early"
+        );
         let last = std::thread::scope(|scope| {
             let leave = || slot.leave(request);
             let threads = [scope.spawn(leave), scope.spawn(leave)];
@@ -198,10 +202,17 @@ pub(super) fn is_refused() -> Outcome {
         slot.gate().store(word);
         let request = slot.begin(&at_once(client.tsg))?.number;
         since.stats()?;
-        check_eq!(words(&slot), (request.get(), request.get() - 1), "{word:#x}");
+        check_eq!(
+            words(&slot),
+            (request.get(), request.get() - 1),
+            "{word:#x}"
+        );
         slot.cancel(request)?;
     }
-    let (none, reader) = (Slots::map(&Zernel::open()?, 0..64)?, Zernel::open_to_read(Zernel::PATH)?);
+    let (none, reader) = (
+        Slots::map(&Zernel::open()?, 0..64)?,
+        Zernel::open_to_read(Zernel::PATH)?,
+    );
     slot.gate().arm(1);
     let nobody = super::slot(&none, 1).begin(&far(tsg::Id::new(1)).with_gate());
     check_eq!(errno(nobody), Some(Errno::NOENT), "no such TSG");
@@ -259,7 +270,11 @@ pub(super) fn owned() -> Outcome {
     let new = Request::begin(&slots, 9, &ask)?;
     old.ready();
     drop(old);
-    check_eq!(view.load(Word::Release), new.number().get() - 1, "the later one");
+    check_eq!(
+        view.load(Word::Release),
+        new.number().get() - 1,
+        "the later one"
+    );
     drop(new);
     since.expect(ends!(done: 1, cancelled: 3))?;
     let none = Request::begin(&slots, 64, &ask);
@@ -336,7 +351,7 @@ pub(super) fn hostile() -> Outcome {
     println!("    # {begun} begun, {refused} refused");
     ensure!(begun > 0, "nothing was begun");
     wait_until("leases end", || {
-        // What is ready stays so.
+        // A ready request stays until it is done.
         for slot in slots.slots() {
             let last = Number::new(slot.load(Word::Release));
             if let Some(last) = last {
@@ -415,7 +430,11 @@ pub fn takes_as_long_as_ready() -> Outcome {
         }
     }
     let [ready, gate] = sums.map(|sum| sum / REQUESTS);
-    println!("    # ready: {} ns, gate: {} ns", ready.as_nanos(), gate.as_nanos());
+    println!(
+        "    # ready: {} ns, gate: {} ns",
+        ready.as_nanos(),
+        gate.as_nanos()
+    );
     let most = ready + ready / 20 + Duration::from_nanos(500);
     ensure!(gate <= most, "{gate:?} instead of {ready:?}");
     Ok(())
