@@ -343,7 +343,8 @@ pub(super) fn hostile() -> Outcome {
             let seq = victim.submit(&slot, request, Duration::from_micros(20))?;
             slot.ready(request);
             victim.wait(seq)?;
-            slot.done_call(request)?;
+            // On a slow machine its lease is over by now.
+            slot.done(request);
         }
     }
     vandal.kill()?;
