@@ -126,6 +126,11 @@ impl Batch {
         self.0.gate.is_ready()
     }
 
+    /// All is there, or it has failed.
+    pub fn is_over(&self) -> bool {
+        !matches!(self.0.gate.state(), State::Pending(_))
+    }
+
     /// The work that it waits for, by one look at the gate.
     pub fn progress(&self) -> Progress {
         match self.0.gate.state() {

@@ -2,19 +2,26 @@
 //! The loader: batches of data, one behind the other, read ahead in their order.
 //!
 //! Metadata is read for [`Settings::lookahead`] batches, data for [`Settings::depth`] of these, as far
-//! as their bytes fit. A batch counts until it is handed over.
+//! as their bytes fit. A batch counts until it is handed over. With [`Settings::paced`] the depth is less
+//! where the consumer takes long for a batch, and loads do not.
+
+mod common;
 
 use std::sync::Arc;
 
 use tokio::sync::{mpsc, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use crate::batch::{Batch, Ready};
 use crate::order::Position;
+use crate::pace::Signals;
 use crate::plan::Plan;
 use crate::prefetcher::{Ahead, Prefetcher, Sample, Stream};
 use crate::read::{places, read, Waves};
 use crate::{Fault, Kind};
+use common::Common;
+pub use common::Counters;
 
 /// Sizes of a loader.
 #[derive(Debug, Clone, Copy)]
@@ -29,6 +36,8 @@ pub struct Settings {
     pub waves: Waves,
     /// A batch whose objects change is read anew so often.
     pub changes: u32,
+    /// The depth follows the times of loads and of the consumer, up to [`Self::depth`].
+    pub paced: bool,
 }
 
 impl Default for Settings {
@@ -39,6 +48,7 @@ impl Default for Settings {
             bytes: 1 << 30,
             waves: Waves::default(),
             changes: 3,
+            paced: false,
         }
     }
 }
@@ -61,7 +71,7 @@ struct Driver {
     prefetcher: Prefetcher,
     stream: Arc<Stream>,
     settings: Settings,
-    depth: Arc<Semaphore>,
+    common: Arc<Common>,
     bytes: Arc<Semaphore>,
 }
 
@@ -79,8 +89,8 @@ impl Drop for Load {
     }
 }
 
-/// The depth and the bytes that a batch takes.
-type Permits = (OwnedSemaphorePermit, OwnedSemaphorePermit);
+/// The bytes that a batch takes.
+type Permits = OwnedSemaphorePermit;
 /// A batch, and its place in an order.
 type Placed = (Option<Position>, Vec<Sample>);
 
@@ -94,6 +104,13 @@ pub struct Loader {
     target: Option<Box<dyn Ready>>,
     /// `None`: its end was seen.
     driver: Option<JoinHandle<()>>,
+    common: Arc<Common>,
+    counters: Counters,
+    /// When the last batch was handed over, if the next was not asked for since.
+    handed_at: Option<Instant>,
+    /// When it was asked for, and that it was not there then.
+    asked: Option<(Instant, bool)>,
+    signals: Option<Box<dyn Signals>>,
 }
 
 impl Loader {
@@ -133,11 +150,12 @@ impl Loader {
         let stream = prefetcher.stream();
         let stream = stream.map_err(|error| Fault::new(Kind::Saturated, error.to_string()))?;
         let (send, loads) = mpsc::unbounded_channel();
+        let common = Arc::new(Common::new(settings));
         let driver = Driver {
             prefetcher: prefetcher.clone(),
             stream: Arc::new(stream),
             settings,
-            depth: Arc::new(Semaphore::new(settings.depth.max(1))),
+            common: Arc::clone(&common),
             bytes: Arc::new(Semaphore::new(units(settings.bytes) as usize)),
         };
         let driver = prefetcher.runtime().spawn(driver.run(batches, send));
@@ -146,7 +164,72 @@ impl Loader {
             current: None,
             target: None,
             driver: Some(driver),
+            common,
+            counters: Counters::default(),
+            handed_at: None,
+            asked: None,
+            signals: None,
         })
+    }
+
+    /// Has the depth follow prefetch signals, while they come, with [`Settings::paced`].
+    pub fn follow(&mut self, signals: Box<dyn Signals>) {
+        self.signals = Some(signals);
+    }
+
+    /// Its counts.
+    pub fn counters(&self) -> Counters {
+        Counters {
+            depth: self.common.depth(),
+            ..self.counters
+        }
+    }
+
+    /// A batch is asked for.
+    fn ask(&mut self) {
+        let computed = self.handed_at.take().map(|at| at.elapsed());
+        let (count, signal) = match &mut self.signals {
+            Some(signals) => signals.take(),
+            None => (0, None),
+        };
+        self.counters.signals += count;
+        if self.current.is_none() {
+            self.current = self.loads.try_recv().ok();
+        }
+        let is_there = |(load, _): &(Load, Permits)| load.gate.is_over();
+        let is_late = !self.current.as_ref().is_some_and(is_there);
+        self.asked = Some((Instant::now(), is_late));
+        if computed.is_none() && signal.is_none() {
+            return;
+        }
+        self.common.change(|state| {
+            computed.map(|took| state.pace.computed(took));
+            signal.map(|signal| state.pace.signalled(signal));
+        });
+    }
+
+    /// A batch is handed over.
+    fn hand_over(&mut self, loaded: &Result<Loaded, Fault>) {
+        self.common.change(|state| state.ahead -= 1);
+        let now = Instant::now();
+        let asked = self.asked.take();
+        self.handed_at = Some(now);
+        let counters = &mut self.counters;
+        counters.batches += 1;
+        match loaded {
+            Ok(loaded) => {
+                counters.bytes += loaded
+                    .data
+                    .iter()
+                    .map(|data| data.len() as u64)
+                    .sum::<u64>()
+            }
+            Err(_) => counters.faults += 1,
+        }
+        if let Some((at, true)) = asked {
+            counters.late += 1;
+            counters.waited += now - at;
+        }
     }
 
     /// The next batch; `None`: there are no more. A fault is that of its batch alone, but for
@@ -167,6 +250,9 @@ impl Loader {
         if self.target.is_none() {
             self.target = target;
         }
+        if self.asked.is_none() {
+            self.ask();
+        }
         if self.current.is_none() {
             self.current = self.loads.recv().await;
         }
@@ -184,6 +270,7 @@ impl Loader {
         let ended = |error| Fault::new(Kind::Misuse, format!("a load broke off: {error}"));
         let loaded = (&mut load.task).await.map_err(ended).flatten_();
         self.current = None;
+        self.hand_over(&loaded);
         Some(loaded)
     }
 }
@@ -285,7 +372,7 @@ impl Driver {
 
     /// Waits until a batch fits. One that is a fault needs no bytes.
     async fn permits(&self, batch: &Ahead) -> Option<Permits> {
-        let depth = Arc::clone(&self.depth).acquire_owned().await.ok()?;
+        self.common.enter().await;
         let bytes = match batch.planned().await {
             Ok(plan) => sizes(&plan, batch.samples()).map_or(0, |(_, all)| all),
             Err(_) => 0,
@@ -295,7 +382,7 @@ impl Driver {
             .acquire_many_owned(units)
             .await
             .ok()?;
-        Some((depth, bytes))
+        Some(bytes)
     }
 
     fn load(&self, mut batch: Ahead, behind: Option<Position>) -> Load {
@@ -303,13 +390,16 @@ impl Driver {
         let (stream, settings) = (Arc::clone(&self.stream), self.settings);
         let prefetcher = self.prefetcher.clone();
         let (gate, guard) = Batch::new();
+        let common = Arc::clone(&self.common);
         let load = async move {
             let _stream = stream;
+            let begin = Instant::now();
             let mut changes = 0;
             loop {
                 let fault = match once(&prefetcher, &batch, settings.waves).await {
                     Ok(data) => {
                         guard.done();
+                        common.change(|state| state.pace.loaded(begin.elapsed()));
                         let samples = batch.samples().to_vec();
                         return Ok(Loaded {
                             samples,

@@ -4,6 +4,7 @@
 
 mod lab;
 mod loader;
+mod pace;
 mod prefetcher;
 mod read;
 mod ready;
