@@ -14,7 +14,7 @@
 //! makes each at most once per request. A process that takes a store back makes its own stream wait
 //! or hold; the holder's own bound ends that.
 
-pub(crate) mod gate;
+mod gate;
 pub(crate) mod record;
 pub(crate) mod succession;
 pub(crate) mod words;
@@ -23,7 +23,6 @@ pub(crate) mod words;
 mod scenarios;
 
 use self::{
-    gate::Gate,
     record::{
         Cause,
         Record, //
@@ -218,7 +217,7 @@ impl Slot {
         self.state = State::Armed;
         self.begin = now;
         self.plan = *plan;
-        if self.gate(seen) == Gate::Open {
+        if self.is_open(seen) {
             self.set_ready(now, now, seen, actions);
         }
         self.take_if_due(now, actions);

@@ -6,45 +6,28 @@
 
 use super::{
     record::Cause,
-    words::Observed,
+    words::{
+        Gate,
+        Observed, //
+    },
     Actions,
     Slot,
     State, //
 };
 use crate::policy::units::Ns;
 
-/// The state of a gate word, `[error: 1 | pending: 63]`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Gate {
-    /// Work is in flight.
-    Pending,
-    /// All is there.
-    Open,
-    /// Some of it has failed, and the request with it.
-    Failed,
-}
-
-impl Gate {
-    /// The bit of an error.
-    const ERROR: u64 = 1 << 63;
-
-    /// The state of a word with this value.
-    pub(crate) const fn of(word: u64) -> Self {
-        match word {
-            0 => Self::Open,
-            _ if word & Self::ERROR != 0 => Self::Failed,
-            _ => Self::Pending,
-        }
-    }
-}
-
 impl Slot {
     /// The state of its gate; one without a gate waits for other words.
-    pub(super) fn gate(&self, seen: &Observed) -> Gate {
+    fn gate(&self, seen: &Observed) -> Gate {
         match self.plan.gate {
             true => Gate::of(seen.gate),
             false => Gate::Pending,
         }
+    }
+
+    /// True if it has a gate, and that is open.
+    pub(super) fn is_open(&self, seen: &Observed) -> bool {
+        self.gate(seen) == Gate::Open
     }
 
     /// Takes up the stores of the process, and then its gate: who says that the data is ready, or that

@@ -41,10 +41,10 @@ use crate::{
         },
         request::{
             self,
-            gate::Gate,
             record::Cause,
             succession::Succession,
             words::{
+                Gate,
                 Number,
                 Observed, //
             },

@@ -28,7 +28,7 @@ pub struct Counters {
     pub depth: usize,
 }
 
-/// What both know.
+/// The knowledge of both.
 #[derive(Debug)]
 pub(super) struct Common {
     state: Mutex<State>,
