@@ -203,8 +203,12 @@ impl Loader {
             return;
         }
         self.common.change(|state| {
-            computed.map(|took| state.pace.computed(took));
-            signal.map(|signal| state.pace.signalled(signal));
+            if let Some(took) = computed {
+                state.pace.computed(took);
+            }
+            if let Some(signal) = signal {
+                state.pace.signalled(signal);
+            }
         });
     }
 
