@@ -273,7 +273,7 @@ impl Slot {
     ) -> Result<Actions, Error> {
         self.check(number)?;
         let mut actions = Actions::default();
-        self.look_at_stores(now, seen, &mut actions);
+        self.look(now, &seen.without_gate(), &mut actions);
         self.set_ready(now, now, seen, &mut actions);
         actions.alarm = self.alarm();
         Ok(actions)
@@ -289,7 +289,7 @@ impl Slot {
         self.check(number)?;
         let mut actions = Actions::default();
         self.sample_if_done(now, seen, &mut actions);
-        self.look_at_stores(now, seen, &mut actions);
+        self.look(now, &seen.without_gate(), &mut actions);
         self.set_ready(now, now, seen, &mut actions);
         self.finish(now, Cause::Done, Some(now), &mut actions);
         actions.alarm = self.alarm();
@@ -347,8 +347,8 @@ impl Slot {
         }
     }
 
-    /// Takes up the stores of the process that name the request.
-    fn look_at_stores(&mut self, now: Ns, seen: &Observed, actions: &mut Actions) {
+    /// Takes up the stores of the process.
+    fn look(&mut self, now: Ns, seen: &Observed, actions: &mut Actions) {
         let Some(number) = self.active() else {
             return;
         };
@@ -366,6 +366,9 @@ impl Slot {
         }
         if number.is(seen.done) {
             self.finish(now, Cause::Done, Some(claimed_done), actions);
+        }
+        if self.plan.gate {
+            self.look_at_gate(now, seen, actions);
         }
     }
 

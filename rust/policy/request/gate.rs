@@ -30,10 +30,11 @@ impl Slot {
         self.gate(seen) == Gate::Open
     }
 
-    /// Takes up the stores of the process, and then its gate: who says that the data is ready, or that
-    /// the request is done, knows better.
-    pub(super) fn look(&mut self, now: Ns, seen: &Observed, actions: &mut Actions) {
-        self.look_at_stores(now, seen, actions);
+    /// Takes up its gate, behind the stores that name it: who says that the data is ready, or that the
+    /// request is done, knows better.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn look_at_gate(&mut self, now: Ns, seen: &Observed, actions: &mut Actions) {
         if !matches!(self.state, State::Armed | State::Taken { .. }) {
             return;
         }
