@@ -6,11 +6,15 @@
 //! [`Slot`] decides which of these words zernel stores, and when its one timer fires. Both are
 //! *reached* after any end of the request, so no stream waits for ever.
 //!
+//! A request may have a gate, a word that its pieces of work count down. It is one more way to say that
+//! the data is ready, for one request alone, and the way to say that it never will be.
+//!
 //! The words lie in memory that the process writes at will. zernel reads from them only the
 //! process' decisions: a request was triggered, ready or done. It never reads its own stores, and
 //! makes each at most once per request. A process that takes a store back makes its own stream wait
 //! or hold; the holder's own bound ends that.
 
+mod gate;
 pub(crate) mod record;
 pub(crate) mod succession;
 pub(crate) mod words;
@@ -50,6 +54,8 @@ pub(crate) struct Plan {
     pub(crate) holder: bool,
     /// Look, `cost` after the trigger, whether the holder has run.
     pub(crate) sample: bool,
+    /// It has a gate.
+    pub(crate) gate: bool,
 }
 
 /// Where a request is.
@@ -139,6 +145,7 @@ impl Slot {
                 slo: None,
                 holder: false,
                 sample: false,
+                gate: false,
             },
             sample: None,
         }
@@ -191,17 +198,28 @@ impl Slot {
             Some(last) => last.next(),
             None => Number::first(seen),
         };
-        self.start(now, number, &plan, &mut actions);
+        self.start(now, number, seen, &plan, &mut actions);
         (number, actions)
     }
 
-    /// A request begins where there is none.
-    fn start(&mut self, now: Ns, number: Number, plan: &Plan, actions: &mut Actions) {
+    /// A request begins where there is none. A gate that is open is one of data that is there; one that
+    /// has failed is looked at again when the timer fires.
+    fn start(
+        &mut self,
+        now: Ns,
+        number: Number,
+        seen: &Observed,
+        plan: &Plan,
+        actions: &mut Actions,
+    ) {
         // INVARIANT: Neither word has been stored for this number.
         self.number = Some(number);
         self.state = State::Armed;
         self.begin = now;
         self.plan = *plan;
+        if self.is_open(seen) {
+            self.set_ready(now, now, seen, actions);
+        }
         self.take_if_due(now, actions);
         actions.alarm = self.alarm();
     }
@@ -255,7 +273,7 @@ impl Slot {
     ) -> Result<Actions, Error> {
         self.check(number)?;
         let mut actions = Actions::default();
-        self.look(now, seen, &mut actions);
+        self.look(now, &seen.without_gate(), &mut actions);
         self.set_ready(now, now, seen, &mut actions);
         actions.alarm = self.alarm();
         Ok(actions)
@@ -271,7 +289,7 @@ impl Slot {
         self.check(number)?;
         let mut actions = Actions::default();
         self.sample_if_done(now, seen, &mut actions);
-        self.look(now, seen, &mut actions);
+        self.look(now, &seen.without_gate(), &mut actions);
         self.set_ready(now, now, seen, &mut actions);
         self.finish(now, Cause::Done, Some(now), &mut actions);
         actions.alarm = self.alarm();
@@ -348,6 +366,9 @@ impl Slot {
         }
         if number.is(seen.done) {
             self.finish(now, Cause::Done, Some(claimed_done), actions);
+        }
+        if self.plan.gate {
+            self.look_at_gate(now, seen, actions);
         }
     }
 

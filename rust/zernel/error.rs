@@ -27,6 +27,8 @@ pub(crate) enum Failure {
     NoTsg,
     /// The request is over, or was never begun.
     Stale,
+    /// The gate of the request has failed before it began.
+    GateFailed,
     /// An error of the kernel.
     Kernel(Error),
 }
@@ -51,6 +53,7 @@ impl Failure {
             Self::SharedTsg => errno::unsupported(),
             Self::NoTsg => ENOENT,
             Self::Stale => errno::stale(),
+            Self::GateFailed => errno::cancelled(),
             Self::Kernel(error) => error,
         }
     }

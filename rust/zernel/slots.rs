@@ -27,6 +27,9 @@ use kernel::{
 /// Most slots of a file.
 pub(crate) const MAX: u32 = 16_384;
 
+/// A word of 64 bits is read at one moment, as the gate of a request has to be.
+pub(crate) const HAVE_GATES: bool = cfg!(target_pointer_width = "64");
+
 /// Most pages of a file.
 const MAX_PAGES: usize = MAX as usize / PER_PAGE;
 

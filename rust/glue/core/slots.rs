@@ -8,6 +8,7 @@ use crate::policy::{
     units::Ns, //
 };
 use core::{
+    mem::offset_of,
     ops::Range,
     ptr::NonNull, //
 };
@@ -56,9 +57,11 @@ pub(crate) struct Words {
     done_at: Atomic<u64>,
     signals: Atomic<u32>,
     reserved_a: Atomic<u32>,
-    reserved: [Atomic<u64>; 3],
+    gate: Atomic<u64>,
+    reserved: [Atomic<u64>; 2],
 }
 static_assert!(size_of::<Words>() == size_of::<uapi::zernel_slot>());
+static_assert!(offset_of!(Words, gate) == offset_of!(uapi::zernel_slot, gate));
 static_assert!(PAGE_SIZE % size_of::<Words>() == 0);
 
 impl Words {
@@ -92,11 +95,13 @@ impl Words {
         let done_ns = Ns(self.done_at.load(Relaxed));
         let trigger = self.trigger.load(Acquire);
         let release = self.release.load(Acquire);
+        let gate = self.gate.load(Acquire);
         Observed {
             done,
             done_ns,
             trigger,
             release,
+            gate,
             ready_ns: Ns(self.ready_at.load(Relaxed)),
             held: self.held.load(Relaxed),
         }

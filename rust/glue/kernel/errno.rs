@@ -46,3 +46,9 @@ pub(crate) fn unsupported() -> Error {
 pub(crate) fn stale() -> Error {
     Error::from_errno(-(bindings::ESTALE as c_int))
 }
+
+/// `ECANCELED`: it was given up before it began.
+#[cfg(zernel_core)]
+pub(crate) fn cancelled() -> Error {
+    Error::from_errno(-(bindings::ECANCELED as c_int))
+}

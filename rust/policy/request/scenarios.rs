@@ -32,6 +32,7 @@ mod tests {
         slo: Some(Ns(5_000)),
         holder: true,
         sample: true,
+        gate: false,
     };
 
     const N: u32 = 1;
@@ -41,6 +42,7 @@ mod tests {
         done_ns: Ns::ZERO,
         trigger: 0,
         release: 0,
+        gate: 0,
         ready_ns: Ns::ZERO,
         held: 0,
     };

@@ -132,7 +132,7 @@ impl Succession {
                 slot.pass(now, actions);
             }
         }
-        self.current_mut().start(now, number, plan, actions);
+        self.current_mut().start(now, number, seen, plan, actions);
     }
 
     /// As [`Slot::retire`].
@@ -197,6 +197,7 @@ mod tests {
         slo: None,
         holder: true,
         sample: true,
+        gate: false,
     };
 
     /// The words of a process that has stored all of request 1.
@@ -206,6 +207,7 @@ mod tests {
             done_ns: Ns(done_ns),
             trigger: 1,
             release: 1,
+            gate: 0,
             ready_ns: Ns(ready_ns),
             held: 1,
         }

@@ -53,6 +53,31 @@ impl Number {
     }
 }
 
+/// The state of a gate word, `[error: 1 | pending: 63]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Gate {
+    /// Work is in flight.
+    Pending,
+    /// All is there.
+    Open,
+    /// Some of it has failed, and the request with it.
+    Failed,
+}
+
+impl Gate {
+    /// The bit of an error.
+    const ERROR: u64 = 1 << 63;
+
+    /// The state of a word with this value.
+    pub(crate) const fn of(word: u64) -> Self {
+        match word {
+            0 => Self::Open,
+            _ if word & Self::ERROR != 0 => Self::Failed,
+            _ => Self::Pending,
+        }
+    }
+}
+
 /// The content of a slot's words when they were read. The process writes them at will.
 ///
 /// To be read in the order of the fields, with acquire order: a process stores them in the opposite
@@ -67,10 +92,19 @@ pub(crate) struct Observed {
     pub(crate) trigger: u32,
     /// The last request that is held no longer.
     pub(crate) release: u32,
+    /// The gate of a request that has one ([`Gate`]).
+    pub(crate) gate: u64,
     /// When it was ready, on `CLOCK_MONOTONIC`, as the process claims.
     pub(crate) ready_ns: Ns,
     /// Number of the last request with a holder that has run.
     pub(crate) held: u32,
+}
+
+impl Observed {
+    /// The same with a gate that tells nothing.
+    pub(crate) const fn without_gate(self) -> Self {
+        Self { gate: 1, ..self }
+    }
 }
 
 #[cfg(any(test, zernel_kunit))]

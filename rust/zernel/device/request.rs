@@ -6,6 +6,7 @@ use crate::{
     error::Failure,
     glue::{
         abi,
+        errno,
         identity,
         memory::with_memory,
         uapi, //
@@ -24,6 +25,7 @@ use crate::{
         },
         stats::Shared, //
     },
+    slots, //
 };
 use kernel::{
     prelude::*,
@@ -40,14 +42,20 @@ const TRIES: usize = 8;
 /// Begins a request.
 pub(super) fn begin(client: &Client, arg: usize, size: usize) -> Result {
     let mut begin: uapi::zernel_request_begin = abi::read_input(arg, size)?;
-    let known = uapi::ZERNEL_REQUEST_NO_HOLDER | uapi::ZERNEL_REQUEST_EXACT;
+    let known =
+        uapi::ZERNEL_REQUEST_NO_HOLDER | uapi::ZERNEL_REQUEST_EXACT | uapi::ZERNEL_REQUEST_GATE;
     if begin.flags & !known != 0 || begin.options != 0 {
         return Err(EINVAL);
+    }
+    let gate = begin.flags & uapi::ZERNEL_REQUEST_GATE != 0;
+    if gate && !slots::HAVE_GATES {
+        return Err(errno::unsupported());
     }
     let answer = abi::Answer::new::<uapi::zernel_request_begin>(arg, size, ANSWER)?;
     let ask = Begin {
         exact: begin.flags & uapi::ZERNEL_REQUEST_EXACT != 0,
         holder: begin.flags & uapi::ZERNEL_REQUEST_NO_HOLDER == 0,
+        gate,
         expected: Ns(begin.expected_ns),
         slo: Ns(begin.slo_ns),
     };
@@ -56,6 +64,10 @@ pub(super) fn begin(client: &Client, arg: usize, size: usize) -> Result {
     let mut slots = client.slots.lock();
     for _ in 0..TRIES {
         let slot = slots.slot(begin.slot)?;
+        // Before the request that the slot has is touched.
+        if gate && slot.has_failed() {
+            return Err(Failure::GateFailed.errno());
+        }
         // Another user's TSG takes privilege at each call, not only at the first.
         let outcome = match slot.is_foreign() && !identity::caller_is_capable() {
             true => Ok(Outcome::Unbound),

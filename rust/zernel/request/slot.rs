@@ -44,6 +44,7 @@ use crate::{
             record::Cause,
             succession::Succession,
             words::{
+                Gate,
                 Number,
                 Observed, //
             },
@@ -73,6 +74,8 @@ pub(crate) struct Begin {
     pub(crate) exact: bool,
     /// True if the stream has a holder.
     pub(crate) holder: bool,
+    /// It has a gate.
+    pub(crate) gate: bool,
     /// The time that the process expects; 0: none.
     pub(crate) expected: Ns,
     /// Longest latency that is no violation; 0: any.
@@ -213,6 +216,11 @@ impl Slot {
         self.foreign.load(Relaxed)
     }
 
+    /// True if its gate has the bit of an error.
+    pub(crate) fn has_failed(&self) -> bool {
+        Gate::of(self.observe().gate) == Gate::Failed
+    }
+
     /// A request for this TSG, under this key of a user, begins; the one before it is over. `tell`
     /// is called with the slot locked, and says whether the process knows now.
     ///
@@ -278,6 +286,7 @@ impl Slot {
             slo: (ask.slo > Ns::ZERO).then_some(ask.slo),
             holder: ask.holder,
             sample: ask.holder,
+            gate: ask.gate,
         };
         let state = &mut *guard;
         let number = state.requests.next(&seen);

@@ -265,7 +265,7 @@ fn call_cause(call: Call, errno: Errno) -> Cause {
         (Call::Probe, Errno::NODEV | Errno::NOEXEC) => Cause::Invalid,
         (Call::Track | Call::Untrack, Errno::BADF) => Cause::NoSuchTarget,
         (Call::ClassSet, Errno::OPNOTSUPP) => Cause::SharedTsg,
-        (_, Errno::STALE) => Cause::RequestOver,
+        (_, Errno::STALE) | (Call::Begin, Errno::CANCELED) => Cause::RequestOver,
         (Call::ClassSet | Call::ClassGet | Call::ClassClear | Call::ListClasses, Errno::BADF) => {
             Cause::NoSuchTarget
         }
@@ -402,6 +402,7 @@ fn sentence(call: Call, errno: Errno) -> String {
         (Begin, Errno::NXIO) => "there is no such slot; map its page first",
         (Begin, Errno::NOENT) => "there is no such TSG, or you may not see it",
         (Begin, Errno::PERM) => "a request for another user's TSG needs CAP_SYS_NICE",
+        (Begin, Errno::CANCELED) => "the gate of the slot has failed; arm it anew first",
         (Begin, Errno::AGAIN) => "the GPU's driver sleeps or does not answer; begin later",
         (Ready | Done | Cancel, Errno::NXIO) => "there is no such slot",
         (Ready | Done | Cancel, Errno::STALE) => "the request is over, or never began",

@@ -28,6 +28,8 @@ pub struct Capabilities {
     pub subscribe: bool,
     /// Probes of libraries.
     pub probe: bool,
+    /// Gates of requests.
+    pub gate: bool,
 }
 
 /// The loaded module.
@@ -74,6 +76,7 @@ impl From<&abi::zernel_info> for Info {
                 phases: can(abi::ZERNEL_CAP_PHASES),
                 subscribe: can(abi::ZERNEL_CAP_SUBSCRIBE),
                 probe: can(abi::ZERNEL_CAP_PROBE),
+                gate: can(abi::ZERNEL_CAP_GATE),
             },
             loaded_at: Timestamp::from_ns(raw.loaded_at),
             clock_offset_ns: raw.clock_offset_ns,

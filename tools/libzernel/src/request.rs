@@ -29,13 +29,17 @@
 //! ```
 
 mod begin;
+mod gate;
 mod number;
+mod owned;
 mod slot;
 mod slots;
 mod stats;
 
 pub use begin::{Begin, Begun};
+pub use gate::Gate;
 pub use number::Number;
+pub use owned::Request;
 pub use slot::{Slot, Word};
 pub use slots::Slots;
 pub use stats::{Bucket, Durations, Histogram, Of, RequestStats};

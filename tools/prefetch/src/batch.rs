@@ -4,19 +4,36 @@
 //! A [`Batch`] is made with its guard, a [`Ticket`]. Each piece of work in flight has a ticket of its
 //! own, split off from one that is held. A gate belongs to its batch and to the tickets: it cannot be
 //! used again while one of them could touch it.
+//!
+//! The end of a batch can be told to a [`Ready`], by the thread that brings it about: no other thread
+//! wakes up for it.
 
+use std::fmt;
 use std::sync::OnceLock;
 
 use event_listener::Event;
 
 use crate::gate::{Gate, Misuse, State};
-use crate::sync::Arc;
+use crate::sync::{Arc, AtomicBool, Ordering};
 use crate::{Fault, Kind};
+
+/// One who is told of the end of a batch ([`Batch::tell`]), once, in one of two ways. The thread that
+/// ends it calls: it is not to wait in there.
+pub trait Ready: fmt::Debug + Send + Sync {
+    /// All is there. What was written for the batch can be read.
+    fn ready(&self);
+
+    /// The batch has failed, with this as its first fault.
+    fn failed(&self, fault: &Fault);
+}
 
 #[derive(Debug, Default)]
 struct Shared {
     gate: Gate,
     fault: OnceLock<Fault>,
+    /// One who is told of its end, and that this was done or is not to be done any more.
+    target: OnceLock<Box<dyn Ready>>,
+    is_told: AtomicBool,
     /// It is notified when the gate becomes ready, at its first failure, and when nothing is in flight.
     changed: Event,
 }
@@ -26,7 +43,11 @@ impl Shared {
         match left {
             Ok(State::Pending(_)) => {}
             Ok(State::Failed(pending)) if pending > 0 => {}
-            Ok(State::Ready | State::Failed(_)) => drop(self.changed.notify(usize::MAX)),
+            Ok(State::Failed(_)) => drop(self.changed.notify(usize::MAX)),
+            Ok(State::Ready) => {
+                self.tell(|target| target.ready());
+                self.changed.notify(usize::MAX);
+            }
             Err(misuse) => self.fail(Fault::new(Kind::Misuse, misuse.to_string())),
         }
     }
@@ -35,7 +56,17 @@ impl Shared {
         // A fault is there before the bit says so; that of another that came first stands.
         let is_first = self.fault.set(fault).is_ok();
         if self.gate.fail() || is_first {
+            self.tell(|target| target.failed(&self.fault()));
             self.changed.notify(usize::MAX);
+        }
+    }
+
+    /// Tells of the end, if there is one who is to be told and was not.
+    fn tell(&self, how: impl FnOnce(&dyn Ready)) {
+        if let Some(target) = self.target.get() {
+            if !self.is_told.swap(true, Ordering::AcqRel) {
+                how(&**target);
+            }
         }
     }
 
@@ -66,6 +97,14 @@ pub struct InFlight {
     pub batch: Batch,
 }
 
+/// A batch that somebody is told of already.
+#[derive(Debug, thiserror::Error)]
+#[error("somebody is told of the end of the batch already")]
+pub struct Taken(
+    /// The one who was to be told.
+    pub Box<dyn Ready>,
+);
+
 /// A batch, seen by its consumer. Dropping it cancels what is in flight.
 #[derive(Debug)]
 pub struct Batch(Arc<Shared>);
@@ -85,6 +124,11 @@ impl Batch {
     #[inline]
     pub fn is_ready(&self) -> bool {
         self.0.gate.is_ready()
+    }
+
+    /// All is there, or it has failed.
+    pub fn is_over(&self) -> bool {
+        !matches!(self.0.gate.state(), State::Pending(_))
     }
 
     /// The work that it waits for, by one look at the gate.
@@ -118,6 +162,24 @@ impl Batch {
                 Progress::Pending(_) => listener.await,
             }
         }
+    }
+
+    /// Has `target` be told of its end: at once, if that has come. A batch that is dropped before its end
+    /// tells nobody.
+    ///
+    /// # Errors
+    ///
+    /// [`Taken`]: another one is told.
+    pub fn tell(&self, target: Box<dyn Ready>) -> Result<(), Taken> {
+        let shared = &self.0;
+        shared.target.set(target).map_err(Taken)?;
+        // Those who end the batch behind this unit find the target; one who was before it may have.
+        match shared.gate.join() {
+            Ok(()) => shared.left(shared.gate.leave()),
+            Err(State::Failed(_)) => shared.tell(|target| target.failed(&shared.fault())),
+            Err(State::Ready | State::Pending(_)) => shared.tell(|target| target.ready()),
+        }
+        Ok(())
     }
 
     /// Has its work end early: those who hold tickets see it, and no result is used. It does not wait.
@@ -155,6 +217,7 @@ impl Batch {
 
 impl Drop for Batch {
     fn drop(&mut self) {
+        self.0.is_told.store(true, Ordering::Release);
         if !self.0.gate.is_ready() {
             self.cancel();
         }

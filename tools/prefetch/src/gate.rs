@@ -99,6 +99,29 @@ impl Gate {
         Err(misuse)
     }
 
+    /// Adds a unit for one who has none, while others are pending.
+    ///
+    /// # Errors
+    ///
+    /// The state, if that is no longer pending. With [`MOST`] units the gate has failed.
+    pub fn join(&self) -> Result<(), State> {
+        let one_more = |word| match Self::state_of(word) {
+            State::Pending(pending) if pending < MOST => Some(word + 1),
+            _ => None,
+        };
+        let (set, get) = (Ordering::AcqRel, Ordering::Acquire);
+        match self.word.fetch_update(set, get, one_more) {
+            Ok(_) => Ok(()),
+            Err(word) => match Self::state_of(word) {
+                State::Pending(_) => {
+                    self.fail();
+                    Err(self.state())
+                }
+                state => Err(state),
+            },
+        }
+    }
+
     /// Gives a unit back. Returns the state from then on.
     ///
     /// # Errors

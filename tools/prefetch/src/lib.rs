@@ -3,6 +3,8 @@
 //!
 //! - [`cache`]: entries of one stage, kept for the batches that asked for them.
 //! - [`budget`]: bytes that the stages share.
+//! - `pace`: how far a loader is ahead, by its own measures or zernel's prefetch signals.
+//! - `request`: a request of zernel that becomes ready with its batch.
 //! - [`batch`]: what is in flight for a batch, and the one word that says that nothing is.
 
 #![warn(missing_docs)]
@@ -25,12 +27,16 @@ pub mod loader;
 #[cfg(not(loom))]
 pub mod order;
 #[cfg(not(loom))]
+pub mod pace;
+#[cfg(not(loom))]
 pub mod plan;
 #[cfg(not(loom))]
 pub mod prefetcher;
 #[cfg(not(loom))]
 pub mod read;
 pub mod region;
+#[cfg(not(loom))]
+pub mod request;
 #[cfg(not(loom))]
 pub mod source;
 mod sync;

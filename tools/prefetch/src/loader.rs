@@ -2,20 +2,28 @@
 //! The loader: batches of data, one behind the other, read ahead in their order.
 //!
 //! Metadata is read for [`Settings::lookahead`] batches, data for [`Settings::depth`] of these, as far
-//! as their bytes fit. A batch counts until it is handed over.
+//! as their bytes fit. A batch counts until it is handed over. With [`Settings::paced`] the depth is less
+//! where the consumer takes long for a batch, and loads do not.
+
+mod common;
 
 use std::sync::Arc;
 
 use futures_util::{stream, StreamExt as _};
 use tokio::sync::{mpsc, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use crate::array::ArrayMeta;
+use crate::batch::{Batch, Ready};
 use crate::order::Position;
+use crate::pace::Signals;
 use crate::plan::Plan;
 use crate::prefetcher::{Ahead, Prefetcher, Sample, Stream};
 use crate::read::{places, read, Waves};
 use crate::{Fault, Kind};
+use common::Common;
+pub use common::Counters;
 
 /// Sizes of a loader.
 #[derive(Debug, Clone, Copy)]
@@ -30,6 +38,8 @@ pub struct Settings {
     pub waves: Waves,
     /// A batch whose objects change is read anew so often.
     pub changes: u32,
+    /// The depth follows the times of loads and of the consumer, up to [`Self::depth`].
+    pub paced: bool,
 }
 
 impl Default for Settings {
@@ -40,6 +50,7 @@ impl Default for Settings {
             bytes: 1 << 30,
             waves: Waves::default(),
             changes: 3,
+            paced: false,
         }
     }
 }
@@ -64,22 +75,26 @@ struct Driver {
     prefetcher: Prefetcher,
     stream: Arc<Stream>,
     settings: Settings,
-    depth: Arc<Semaphore>,
+    common: Arc<Common>,
     bytes: Arc<Semaphore>,
 }
 
 /// A load on its way. Dropped, it ends.
 #[derive(Debug)]
-struct Load(JoinHandle<Result<Loaded, Fault>>);
+struct Load {
+    task: JoinHandle<Result<Loaded, Fault>>,
+    /// It is open when the data is there.
+    gate: Batch,
+}
 
 impl Drop for Load {
     fn drop(&mut self) {
-        self.0.abort();
+        self.task.abort();
     }
 }
 
-/// The depth and the bytes that a batch takes.
-type Permits = (OwnedSemaphorePermit, OwnedSemaphorePermit);
+/// The bytes that a batch takes.
+type Permits = OwnedSemaphorePermit;
 /// A batch, and its place in an order.
 type Placed = (Option<Position>, Vec<Sample>);
 
@@ -89,8 +104,17 @@ pub struct Loader {
     loads: mpsc::UnboundedReceiver<(Load, Permits)>,
     /// The batch that is waited for: one who stops waiting for it gets it the next time.
     current: Option<(Load, Permits)>,
+    /// One who is told of that batch, until it is there to be waited for.
+    target: Option<Box<dyn Ready>>,
     /// `None`: its end was seen.
     driver: Option<JoinHandle<()>>,
+    common: Arc<Common>,
+    counters: Counters,
+    /// When the last batch was handed over, if the next was not asked for since.
+    handed_at: Option<Instant>,
+    /// When it was asked for, and that it was not there then.
+    asked: Option<(Instant, bool)>,
+    signals: Option<Box<dyn Signals>>,
 }
 
 impl Loader {
@@ -146,27 +170,120 @@ impl Loader {
         let stream = prefetcher.stream();
         let stream = stream.map_err(|error| Fault::new(Kind::Saturated, error.to_string()))?;
         let (send, loads) = mpsc::unbounded_channel();
+        let common = Arc::new(Common::new(settings));
         let driver = Driver {
             prefetcher: prefetcher.clone(),
             stream: Arc::new(stream),
             settings,
-            depth: Arc::new(Semaphore::new(settings.depth.max(1))),
+            common: Arc::clone(&common),
             bytes: Arc::new(Semaphore::new(units(settings.bytes) as usize)),
         };
         let driver = prefetcher.runtime().spawn(driver.run(batches, send));
         Ok(Self {
             loads,
             current: None,
+            target: None,
             driver: Some(driver),
+            common,
+            counters: Counters::default(),
+            handed_at: None,
+            asked: None,
+            signals: None,
         })
+    }
+
+    /// Has the depth follow prefetch signals, while they come, with [`Settings::paced`].
+    pub fn follow(&mut self, signals: Box<dyn Signals>) {
+        self.signals = Some(signals);
+    }
+
+    /// Its counts.
+    pub fn counters(&self) -> Counters {
+        Counters {
+            depth: self.common.depth(),
+            ..self.counters
+        }
+    }
+
+    /// A batch is asked for.
+    fn ask(&mut self) {
+        let computed = self.handed_at.take().map(|at| at.elapsed());
+        let (count, signal) = match &mut self.signals {
+            Some(signals) => signals.take(),
+            None => (0, None),
+        };
+        self.counters.signals += count;
+        if self.current.is_none() {
+            self.current = self.loads.try_recv().ok();
+        }
+        let is_there = |(load, _): &(Load, Permits)| load.gate.is_over();
+        let is_late = !self.current.as_ref().is_some_and(is_there);
+        self.asked = Some((Instant::now(), is_late));
+        if computed.is_none() && signal.is_none() {
+            return;
+        }
+        self.common.change(|state| {
+            if let Some(took) = computed {
+                state.pace.computed(took);
+            }
+            if let Some(signal) = signal {
+                state.pace.signalled(signal);
+            }
+        });
+    }
+
+    /// A batch is handed over.
+    fn hand_over(&mut self, loaded: &Result<Loaded, Fault>) {
+        self.common.change(|state| state.ahead -= 1);
+        let now = Instant::now();
+        let asked = self.asked.take();
+        self.handed_at = Some(now);
+        let counters = &mut self.counters;
+        counters.batches += 1;
+        match loaded {
+            Ok(loaded) => {
+                counters.bytes += loaded
+                    .data
+                    .iter()
+                    .map(|data| data.len() as u64)
+                    .sum::<u64>()
+            }
+            Err(_) => counters.faults += 1,
+        }
+        if let Some((at, true)) = asked {
+            counters.late += 1;
+            counters.waited += now - at;
+        }
     }
 
     /// The next batch; `None`: there are no more. A fault is that of its batch alone, but for
     /// [`Kind::Misuse`] when the iterator of batches has panicked: that is the last one. Dropped before
     /// its end, this has taken nothing.
     pub async fn next(&mut self) -> Option<Result<Loaded, Fault>> {
+        self.wait_for(None).await
+    }
+
+    /// As [`Self::next`], with one who is told of the batch's end by the thread that brings it about,
+    /// when all of its data is in memory and before this wakes up. A batch that is waited for again
+    /// tells the first one alone. It is dropped without a word where there is no batch any more.
+    pub async fn next_with(&mut self, target: Box<dyn Ready>) -> Option<Result<Loaded, Fault>> {
+        self.wait_for(Some(target)).await
+    }
+
+    async fn wait_for(&mut self, target: Option<Box<dyn Ready>>) -> Option<Result<Loaded, Fault>> {
+        if self.target.is_none() {
+            self.target = target;
+        }
+        if self.asked.is_none() {
+            self.ask();
+        }
         if self.current.is_none() {
             self.current = self.loads.recv().await;
+        }
+        let target = self.target.take();
+        if let (Some((load, _)), Some(target)) = (&self.current, target) {
+            // The first one stays.
+            let _ = load.gate.tell(target);
         }
         let Some((load, _permits)) = &mut self.current else {
             let ended = self.driver.as_mut()?.await;
@@ -175,8 +292,9 @@ impl Loader {
             return ended.map_err(broken).err().map(Err);
         };
         let ended = |error| Fault::new(Kind::Misuse, format!("a load broke off: {error}"));
-        let loaded = (&mut load.0).await.map_err(ended).flatten_();
+        let loaded = (&mut load.task).await.map_err(ended).flatten_();
         self.current = None;
+        self.hand_over(&loaded);
         Some(loaded)
     }
 }
@@ -278,7 +396,7 @@ impl Driver {
 
     /// Waits until a batch fits. One that is a fault needs no bytes.
     async fn permits(&self, batch: &Ahead) -> Option<Permits> {
-        let depth = Arc::clone(&self.depth).acquire_owned().await.ok()?;
+        self.common.enter().await;
         let bytes = match batch.planned().await {
             Ok(plan) => sizes(&plan, batch.samples()).map_or(0, |(_, all)| all),
             Err(_) => 0,
@@ -288,19 +406,24 @@ impl Driver {
             .acquire_many_owned(units)
             .await
             .ok()?;
-        Some((depth, bytes))
+        Some(bytes)
     }
 
     fn load(&self, mut batch: Ahead, behind: Option<Position>) -> Load {
         // It closes when all its batches have gone.
         let (stream, settings) = (Arc::clone(&self.stream), self.settings);
         let prefetcher = self.prefetcher.clone();
-        Load(self.prefetcher.runtime().spawn(async move {
+        let (gate, guard) = Batch::new();
+        let common = Arc::clone(&self.common);
+        let load = async move {
             let _stream = stream;
+            let begin = Instant::now();
             let mut changes = 0;
             loop {
                 let fault = match once(&prefetcher, &batch, settings.waves).await {
                     Ok((data, arrays)) => {
+                        guard.done();
+                        common.change(|state| state.pace.loaded(begin.elapsed()));
                         let samples = batch.samples().to_vec();
                         return Ok(Loaded {
                             samples,
@@ -313,12 +436,17 @@ impl Driver {
                 };
                 changes += 1;
                 if fault.kind() != Kind::Changed || changes > settings.changes {
+                    guard.fail(fault.clone());
                     return Err(fault);
                 }
                 // Its objects are no more as they are known.
                 batch.again();
             }
-        }))
+        };
+        Load {
+            task: self.prefetcher.runtime().spawn(load),
+            gate,
+        }
     }
 }
 

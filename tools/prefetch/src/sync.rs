@@ -3,13 +3,13 @@
 
 #[cfg(loom)]
 pub use loom::sync::{
-    atomic::{AtomicU64, Ordering},
+    atomic::{AtomicBool, AtomicU64, Ordering},
     Arc, Mutex, MutexGuard,
 };
 use std::sync::PoisonError;
 #[cfg(not(loom))]
 pub use std::sync::{
-    atomic::{AtomicU64, Ordering},
+    atomic::{AtomicBool, AtomicU64, Ordering},
     Arc, Mutex, MutexGuard,
 };
 

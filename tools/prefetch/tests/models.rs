@@ -8,7 +8,7 @@ use std::time::Duration;
 use loom::future::block_on;
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;
-use zernel_prefetch::batch::{Batch, Progress};
+use zernel_prefetch::batch::{Batch, Progress, Ready};
 use zernel_prefetch::budget::Budget;
 use zernel_prefetch::cache::{Admission, Cache, Handle, Limits, Look, StreamId};
 use zernel_prefetch::gate::{Gate, Misuse, State};
@@ -153,6 +153,102 @@ fn a_batch_that_ended_touches_no_other() {
         assert_eq!(new.progress(), Progress::Pending(1));
         guard.done();
         assert!(new.is_ready());
+    });
+}
+
+/// Counts what it is told, and looks at what was written for the batch.
+#[derive(Debug)]
+struct Told {
+    ready: AtomicU64,
+    failed: AtomicU64,
+    written: Arc<AtomicU64>,
+}
+
+impl Told {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            ready: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
+            written: Arc::new(AtomicU64::new(0)),
+        })
+    }
+
+    fn counts(&self) -> (u64, u64) {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        (count(&self.ready), count(&self.failed))
+    }
+}
+
+/// One who is told, and still there for the test.
+#[derive(Debug)]
+struct Target(Arc<Told>);
+
+impl Ready for Target {
+    fn ready(&self) {
+        assert_eq!(self.0.written.load(Ordering::Relaxed), 1);
+        self.0.ready.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn failed(&self, _: &Fault) {
+        self.0.failed.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn ready_is_told_once_whenever_it_is_asked_for() {
+    model(|| {
+        let (batch, guard) = Batch::new();
+        let ticket = guard.split();
+        let told = Told::new();
+        let written = Arc::clone(&told.written);
+        let worker = thread::spawn(move || {
+            written.store(1, Ordering::Relaxed);
+            ticket.done();
+        });
+        let other = thread::spawn(move || guard.done());
+        batch
+            .tell(Box::new(Target(Arc::clone(&told))))
+            .expect("nobody else is told");
+        worker.join().expect("no panic");
+        other.join().expect("no panic");
+        assert_eq!(told.counts(), (1, 0));
+    });
+}
+
+#[test]
+fn a_fault_is_told_once_whenever_it_is_asked_for() {
+    model(|| {
+        let (batch, guard) = Batch::new();
+        let ticket = guard.split();
+        let told = Told::new();
+        let worker = thread::spawn(move || ticket.fail(Fault::new(Kind::Corrupt, "c")));
+        let other = thread::spawn(move || drop(guard));
+        batch
+            .tell(Box::new(Target(Arc::clone(&told))))
+            .expect("nobody else is told");
+        worker.join().expect("no panic");
+        other.join().expect("no panic");
+        assert_eq!(told.counts(), (0, 1));
+    });
+}
+
+#[test]
+fn a_batch_that_goes_as_it_ends_tells_once_at_the_most() {
+    model(|| {
+        let (batch, guard) = Batch::new();
+        let told = Told::new();
+        batch
+            .tell(Box::new(Target(Arc::clone(&told))))
+            .expect("nobody else is told");
+        let written = Arc::clone(&told.written);
+        let worker = thread::spawn(move || {
+            written.store(1, Ordering::Relaxed);
+            guard.done();
+        });
+        drop(batch);
+        worker.join().expect("no panic");
+        let (ready, failed) = told.counts();
+        assert!(ready <= 1 && failed == 0, "{ready} {failed}");
     });
 }
 

@@ -71,6 +71,20 @@ impl Begin {
         self.with_flag(abi::ZERNEL_REQUEST_NO_HOLDER)
     }
 
+    /// The gate of its slot counts ([`Gate`](super::Gate)), which is armed before the request begins.
+    #[must_use]
+    pub const fn with_gate(self) -> Self {
+        self.with_flag(abi::ZERNEL_REQUEST_GATE)
+    }
+
+    /// Without a gate.
+    pub(super) const fn without_gate(self) -> Self {
+        Self {
+            flags: self.flags & !abi::ZERNEL_REQUEST_GATE,
+            ..self
+        }
+    }
+
     const fn with_flag(self, flag: u32) -> Self {
         Self {
             flags: self.flags | flag,
@@ -139,10 +153,18 @@ mod tests {
             .slo(Duration::MAX)
             .exact()
             .without_holder()
+            .with_gate()
             .encode(0);
         assert_eq!((raw.key, raw.expected_ns), (u64::MAX, 3_000));
-        assert_eq!((raw.slo_ns, raw.flags), (u64::MAX, 3));
+        assert_eq!((raw.slo_ns, raw.flags), (u64::MAX, 7));
         assert_eq!((raw.request, raw.predicted_ns, raw.trigger_at), (0, 0, 0));
+    }
+
+    #[test]
+    fn a_gate_can_be_left_out() {
+        let begin = Begin::new(tsg::Id::new(9)).exact();
+        assert_eq!(begin.with_gate().without_gate(), begin);
+        assert_eq!(begin.without_gate(), begin);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-use super::{Begin, Begun, Number, Slots};
+use super::{Begin, Begun, Gate, Number, Slots};
 use crate::sys::{abi, memory, zernel as calls};
 use crate::{Call, Error, Result, Timestamp};
 
@@ -67,6 +67,21 @@ impl<'a> Slot<'a> {
         abi::ZERNEL_SIM_MEMORY_WORD + self.place * WORDS + offset
     }
 
+    /// Its gate.
+    pub fn gate(&self) -> Gate<'a> {
+        Gate::new(&self.words.gate)
+    }
+
+    /// A piece of work for a request with a gate has ended well. The last one says that the data is
+    /// ready, and returns true.
+    pub fn leave(&self, request: Number) -> bool {
+        let is_last = self.gate().leave();
+        if is_last {
+            self.ready(request);
+        }
+        is_last
+    }
+
     /// The value of a word now.
     pub fn load(&self, word: Word) -> u32 {
         self.at(word).load(Acquire)
@@ -74,7 +89,8 @@ impl<'a> Slot<'a> {
 
     /// Begins a request: its data is prepared from now on. The request before it is over.
     ///
-    /// Errors: [`Error::Call`] with `ENXIO`, `ENOENT`, `EPERM`, `EAGAIN` or `ENOMEM`.
+    /// Errors: [`Error::Call`] with `ENXIO`, `ENOENT`, `EPERM`, `EAGAIN` or `ENOMEM`; with a gate also
+    /// `ECANCELED` when that has failed.
     pub fn begin(&self, begin: &Begin) -> Result<Begun> {
         let mut raw = begin.encode(self.number);
         calls::request_begin(self.slots.fd(), &mut raw).map_err(Error::call(Call::Begin))?;

@@ -32,7 +32,8 @@ pub struct Slot {
     /// Counts signals.
     pub signals: AtomicU32,
     reserved_a: AtomicU32,
-    reserved_b: AtomicU64,
+    /// The gate of a request that has one.
+    pub gate: AtomicU64,
     reserved_c: AtomicU64,
     reserved_d: AtomicU64,
 }
@@ -48,7 +49,7 @@ macro_rules! same_layout {
 }
 
 same_layout!(
-    trigger, release, done, held, ready_at, done_at, signals, reserved_a, reserved_b, reserved_c,
+    trigger, release, done, held, ready_at, done_at, signals, reserved_a, gate, reserved_c,
     reserved_d
 );
 

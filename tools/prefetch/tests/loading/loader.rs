@@ -16,13 +16,13 @@ use zernel_prefetch::Kind;
 use crate::lab::{prefetcher, sample, Ill, Store, Tags, ROUND_TRIP};
 
 /// A store with an array of 64 rows of 8 numbers: 8 shards of 8 rows, each row a chunk.
-async fn store() -> Arc<Store> {
+pub async fn store() -> Arc<Store> {
     let store = Arc::new(Store::default());
     store.write("a", &[64, 8], &[8, 8], &[1, 8]).await;
     store
 }
 
-fn row(at: u64) -> Vec<Sample> {
+pub fn row(at: u64) -> Vec<Sample> {
     vec![sample("a", &[at, 0], &[1, 8])]
 }
 

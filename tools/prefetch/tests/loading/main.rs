@@ -4,6 +4,8 @@
 
 mod lab;
 mod loader;
+mod pace;
 mod prefetcher;
 mod read;
+mod ready;
 mod source;

@@ -11,7 +11,8 @@
 //! - a timer fires, be it due, late or stale; a stream goes on; a tick passes.
 //!
 //! [`Hostile`] has one slot and no words at all: every event sees any of 0, `n - 1`, `n` and
-//! `n + 1` in each word and any time, which is whatever any process could have stored by then.
+//! `n + 1` in each word, any state of the gate and any time, which is all that a process could have
+//! stored by then. The gates of [`Honest`] stay pending.
 //!
 //! The properties of single events are in `watched`, those of states in `properties`. Numbers start
 //! below the wrap, so that each run passes it.

@@ -28,8 +28,8 @@ fn time() -> impl Strategy<Value = Ns> {
 
 fn plan() -> impl Strategy<Value = Plan> {
     let times = (time(), time(), time(), time(), proptest::option::of(time()));
-    (times, any::<bool>(), any::<bool>()).prop_map(
-        |((trigger_at, lease, predicted, cost, slo), holder, sample)| Plan {
+    (times, any::<[bool; 3]>()).prop_map(
+        |((trigger_at, lease, predicted, cost, slo), [holder, sample, gate])| Plan {
             trigger_at,
             lease,
             predicted,
@@ -37,6 +37,7 @@ fn plan() -> impl Strategy<Value = Plan> {
             slo,
             holder,
             sample,
+            gate,
         },
     )
 }
@@ -44,14 +45,16 @@ fn plan() -> impl Strategy<Value = Plan> {
 /// Words as distances from the number of the last request, or rubbish.
 fn words() -> impl Strategy<Value = (Observed, bool)> {
     let word = || prop_oneof![select(vec![u32::MAX, 0, 0, 1]), any::<u32>()];
-    let all = ((word(), word(), word(), word()), (time(), time()));
+    let gate = prop_oneof![Just(0), Just(1), Just(1 << 63), any::<u64>()];
+    let all = ((word(), word(), word(), word()), (time(), time(), gate));
     (all, any::<bool>()).prop_map(
-        |(((done, trigger, release, held), (done_ns, ready_ns)), near)| {
+        |(((done, trigger, release, held), (done_ns, ready_ns, gate)), near)| {
             let words = Observed {
                 done,
                 done_ns,
                 trigger,
                 release,
+                gate,
                 ready_ns,
                 held,
             };

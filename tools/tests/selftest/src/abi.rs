@@ -5,7 +5,7 @@
 //! The layouts are the same for 32-bit programs, so that the kernel's `compat_ptr_ioctl` is all there
 //! is to their calls. Of the test kernels the debug kernel runs such programs.
 
-mod filter;
+pub(crate) mod filter;
 mod sizes;
 pub(crate) mod stage;
 pub(crate) mod validity;

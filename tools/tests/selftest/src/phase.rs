@@ -63,6 +63,7 @@ pub const TIMED: Suite = suite(
             "readers_do_not_delay_a_trigger",
             request::readers_do_not_delay,
         ),
+        case("gate_takes_as_long_as_ready", request::gate_takes_as_long),
         case("training_loop_that_spins", timed::spinning),
         case("signal_comes_ahead_of_the_end", timed::ahead_of_the_end),
         case("signals_are_judged", timed::judged),

@@ -16,6 +16,7 @@ mod ends;
 mod faults;
 mod fields;
 mod gate;
+mod gates;
 mod hammer;
 mod keys;
 mod kick;
@@ -89,6 +90,15 @@ pub const SUITE: Suite = suite(
         case("busy_tsg_delays_itself_alone", others::beside_a_busy_tsg),
         case("no_memory_for_the_gate", gate::no_memory),
         case("unresponsive_gpu_is_left_alone", gate::unresponsive),
+        case("gate_opens", gates::opens),
+        case("gate_opens_alone", gates::opens_alone),
+        case("gate_fails", gates::fails),
+        case("gate_is_overruled", gates::is_overruled),
+        case("gate_is_refused", gates::is_refused),
+        case("gate_takes_no_call", gates::takes_no_call),
+        case("gate_elsewhere", gates::owned),
+        case("gate_of_the_hostile", gates::hostile),
+        case("gate_of_the_killed", gates::killed),
         case("nice_until_the_end", nice::until_the_end),
         case("nice_until_an_end_by_others", nice::until_an_end_by_others),
         case("nice_of_lc_alone", nice::of_lc_alone),
@@ -131,6 +141,11 @@ const SHORTEST: Duration = Duration::from_micros(1);
 /// Readers and a trigger: a case of the suite `timed`.
 pub fn readers_do_not_delay() -> Outcome {
     many::readers_do_not_delay()
+}
+
+/// A gate beside ready by a store: a case of the suite `timed`.
+pub fn gate_takes_as_long() -> Outcome {
+    gates::takes_as_long_as_ready()
 }
 
 /// Timers of all slots at one instant: a case of the suite `timed`.

@@ -273,6 +273,7 @@ impl Policy for Zernel {
             slo: None,
             holder: true,
             sample: true,
+            gate: false,
         };
         lane.phase = phase;
         let mut actions = Actions::default();

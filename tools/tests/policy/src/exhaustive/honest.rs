@@ -69,6 +69,7 @@ impl Lane {
         Self {
             watched: Watched::new(),
             words: Observed {
+                gate: 1,
                 done: USED,
                 trigger: USED,
                 release: USED,

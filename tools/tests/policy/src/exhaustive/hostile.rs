@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A process that stores anything at any time.
 
-use super::watched::{Coverage, Event, Watched, TICK, USED};
+use super::watched::{Coverage, Event, Watched, FAILED, TICK, USED};
 use crate::policy::{
     request::{
         record::Cause,
@@ -34,14 +34,15 @@ impl Hostile {
             for trigger in words {
                 for release in words {
                     for (held, claim) in [(0, 0), (number, u64::MAX), (0, TICK), (number, TICK)] {
-                        all.push(Observed {
+                        all.extend([1, 0, FAILED].map(|gate| Observed {
                             done,
                             done_ns: Ns(claim),
                             trigger,
                             release,
+                            gate,
                             ready_ns: Ns(u64::MAX - claim),
                             held,
-                        });
+                        }));
                     }
                 }
             }

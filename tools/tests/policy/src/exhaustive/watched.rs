@@ -19,6 +19,9 @@ pub(super) const TICK: u64 = 1000;
 pub(super) const LEASE: u8 = 2;
 pub(super) const COST: u8 = 1;
 
+/// The bit of an error in a gate.
+pub(super) const FAILED: u64 = 1 << 63;
+
 pub(super) fn at(tick: u8) -> Ns {
     Ns(u64::from(tick) * TICK)
 }
@@ -30,6 +33,7 @@ pub(super) fn plan(now: u8, lead: u8) -> Plan {
         cost: at(COST),
         holder: true,
         sample: true,
+        gate: true,
         ..Plan::default()
     }
 }
@@ -194,6 +198,20 @@ pub(super) fn checked(
             after.expect(
                 number.is(seen.release) || reached(actions.release),
                 "a stream holds for ever",
+            );
+        }
+        let is_named = number.is(seen.release) || number.is(seen.done);
+        let is_call = matches!(event, Event::Ready | Event::Done);
+        if held(before.slot.state()) && seen.gate & FAILED != 0 && !is_named && !is_call {
+            after.expect(
+                !goes_on && actions.over.is_some_and(|r| r.ready.is_none()),
+                "a gate that failed was overlooked",
+            );
+        }
+        if held(before.slot.state()) && seen.gate == 0 {
+            after.expect(
+                !(goes_on && held(after.slot.state())),
+                "a gate that opened was overlooked",
             );
         }
         if before.slot.state() == State::Armed && number.is(seen.trigger) {

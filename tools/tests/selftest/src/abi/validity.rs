@@ -144,8 +144,10 @@ const LINES: &[Line<Stage>] = lines! { stage: Stage;
     "REQUEST_BEGIN" zernel_request_begin {
         tsg in [0, NO_ID, u64::MAX] => NOENT;
         slot in [16_383, 16_384, u32::MAX] => NXIO;
-        flags in [1 << 2, 1 << 31] => INVAL;
+        slot in [16_383, u32::MAX], flags = abi::ZERNEL_REQUEST_GATE => NXIO;
+        flags in [1 << 3, 1 << 31, abi::ZERNEL_REQUEST_GATE | 1 << 31] => INVAL;
         options in [1, stage.entries.address(0)] => INVAL;
+        options in [40], flags = abi::ZERNEL_REQUEST_GATE => INVAL;
     }
     "REQUEST_UPDATE" zernel_request_update {
         slot in [16_383, 16_384, u32::MAX] => NXIO;

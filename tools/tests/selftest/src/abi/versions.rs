@@ -11,14 +11,21 @@ use super::stage::Stage;
 use crate::check_eq;
 use crate::harness::Outcome;
 
+/// A version, and its programs.
+macro_rules! programs {
+    ($version:literal) => {
+        (
+            $version,
+            [
+                include_bytes!(concat!(env!("OUT_DIR"), "/", $version, "-64")),
+                include_bytes!(concat!(env!("OUT_DIR"), "/", $version, "-32")),
+            ],
+        )
+    };
+}
+
 /// Programs of the recorded headers: version, 64 and 32 bits.
-const PROGRAMS: [(&str, [&[u8]; 2]); 1] = [(
-    "v1",
-    [
-        include_bytes!(concat!(env!("OUT_DIR"), "/v1-64")),
-        include_bytes!(concat!(env!("OUT_DIR"), "/v1-32")),
-    ],
-)];
+const PROGRAMS: [(&str, [&[u8]; 2]); 2] = [programs!("v1"), programs!("v2")];
 
 /// `ENOEXEC`.
 const NO_EXEC: i32 = 8;

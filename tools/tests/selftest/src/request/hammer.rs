@@ -73,7 +73,15 @@ fn step(slot: &Slot<'_>, tsg: tsg::Id, answers: &Answers, random: &mut Random) -
             if random.one_in(2) {
                 begin = begin.exact();
             }
-            let begun = slot.begin(&begin)?;
+            if random.one_in(3) {
+                begin = begin.with_gate();
+                slot.gate().arm(1 + random.below(2));
+            }
+            let begun = match slot.begin(&begin) {
+                // Somebody else has had it fail since.
+                Err(error) if error.errno() == Some(Errno::CANCELED) => return Ok(()),
+                begun => begun?,
+            };
             answers.begun.fetch_add(1, Relaxed);
             answers.last.store(begun.number.get(), Relaxed);
         }
@@ -140,7 +148,9 @@ fn vandalize(view: &SharedMemory, random: &mut Random) {
         1 => random.draw(),
         _ => Timestamp::now().as_ns(),
     };
-    match random.below(8) {
+    match random.below(10) {
+        8 => slot.gate.store(0, Relaxed),
+        9 => slot.gate.store(random.edge(), Relaxed),
         0 | 1 => slot.trigger.store(value, Relaxed),
         2 | 3 => slot.release.store(value, Relaxed),
         4 => slot.done.store(value, Relaxed),
