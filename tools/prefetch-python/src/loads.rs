@@ -120,6 +120,7 @@ impl Loads {
                 bytes,
                 waves: Waves { max_chunks },
                 changes,
+                ..Settings::default()
             };
             let bell = Bell::new();
             let bell = bell.map_err(|errno| Error::Internal(format!("eventfd: {errno}")))?;
