@@ -17,66 +17,82 @@ pub const LEAST_PAIRS: usize = 16;
 /// faster: of ten sites where they change nothing, one is taken for such.
 const SURE: f64 = 1.28;
 
-/// Times in nanoseconds, in the order in which the rounds ended.
+/// Two rounds of a site, one that is to have a request and one that is not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Times {
-    count: usize,
-    ns: [u32; PAIRS],
+struct Pair {
+    number: u32,
+    /// Nanoseconds, with a request and without; 0: not known, or not yet.
+    with: u64,
+    without: u64,
 }
 
-impl Times {
-    const NONE: Self = Self {
-        count: 0,
-        ns: [0; PAIRS],
-    };
-
-    /// Further ones than there are pairs are left out.
-    fn add(&mut self, time: Duration) {
-        if let Some(ns) = self.ns.get_mut(self.count) {
-            *ns = u32::try_from(time.as_nanos()).unwrap_or(u32::MAX);
-            self.count += 1;
-        }
-    }
-}
-
-/// Pairs of rounds.
+/// The last pairs of rounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Pairs {
-    with: Times,
-    without: Times,
-}
+pub struct Pairs([Pair; PAIRS]);
 
 impl Pairs {
     /// None.
-    pub const NONE: Self = Self {
-        with: Times::NONE,
-        without: Times::NONE,
-    };
+    pub const NONE: Self = Self(
+        [Pair {
+            number: 0,
+            with: 0,
+            without: 0,
+        }; PAIRS],
+    );
 
-    /// Adds a round, with a request or without.
-    pub fn add(&mut self, has_request: bool, time: Duration) {
+    fn place(number: u32) -> usize {
+        number as usize % PAIRS
+    }
+
+    /// A pair begins. Its number counts up, from 1 on.
+    pub fn begin(&mut self, number: u32) {
+        self.0[Self::place(number)] = Pair {
+            number,
+            with: 0,
+            without: 0,
+        };
+    }
+
+    /// The time of a round of a pair. One that is not among the last pairs is left out.
+    pub fn add(&mut self, number: u32, has_request: bool, time: Duration) {
+        let pair = &mut self.0[Self::place(number)];
+        let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         match has_request {
-            true => self.with.add(time),
-            false => self.without.add(time),
+            _ if pair.number != number => {}
+            true => pair.with = ns.max(1),
+            false => pair.without = ns.max(1),
         }
     }
 
-    /// The number of pairs.
+    fn whole(&self) -> impl Iterator<Item = &Pair> + Clone {
+        self.0
+            .iter()
+            .filter(|pair| pair.with != 0 && pair.without != 0)
+    }
+
+    /// The number of pairs with both times.
     pub fn count(&self) -> usize {
-        self.with.count.min(self.without.count)
+        self.whole().count()
     }
 
     /// Nanoseconds by which the round with a request was the shorter one of its pair.
     fn gains(&self) -> impl Iterator<Item = i64> + Clone + '_ {
-        let pairs = self.without.ns.iter().zip(&self.with.ns);
-        let gains = pairs.map(|(&without, &with)| i64::from(without) - i64::from(with));
+        let gain = |pair: &Pair| {
+            let length = pair.with.abs_diff(pair.without);
+            let length = i64::try_from(length).unwrap_or(i64::MAX);
+            if pair.with < pair.without {
+                length
+            } else {
+                -length
+            }
+        };
         // Of equal ones nobody knows.
-        gains.take(self.count()).filter(|&gain| gain != 0)
+        self.whole().map(gain).filter(|&gain| gain != 0)
     }
 
-    /// True if rounds with a request take less time.
+    /// True if rounds with a request take less time, as far as pairs that differ tell.
     pub fn is_gain(&self) -> bool {
-        let count = self.gains().count() as f64;
+        let count = self.gains().count();
         // Twice the rank of a gain among all by their size, the mean one among equals.
         let rank = |gain: i64| -> u64 {
             let of = |other: i64| match other.abs().cmp(&gain.abs()) {
@@ -88,9 +104,10 @@ impl Pairs {
         };
         let shorter = self.gains().filter(|&gain| gain > 0);
         let ranks = shorter.map(rank).sum::<u64>() as f64 / 2.0;
-        let mean = count * (count + 1.0) / 4.0;
-        let deviation = (mean * (2.0 * count + 1.0) / 6.0).sqrt();
-        count > 0.0 && ranks >= mean + SURE * deviation
+        let pairs = count as f64;
+        let mean = pairs * (pairs + 1.0) / 4.0;
+        let deviation = (mean * (2.0 * pairs + 1.0) / 6.0).sqrt();
+        count >= LEAST_PAIRS && ranks >= mean + SURE * deviation
     }
 }
 
@@ -101,9 +118,10 @@ mod tests {
     /// Pairs with these times, in microseconds.
     fn pairs(times: impl IntoIterator<Item = (u64, u64)>) -> Pairs {
         let mut pairs = Pairs::NONE;
-        for (with, without) in times {
-            pairs.add(true, Duration::from_micros(with));
-            pairs.add(false, Duration::from_micros(without));
+        for (number, (with, without)) in (1..).zip(times) {
+            pairs.begin(number);
+            pairs.add(number, true, Duration::from_micros(with));
+            pairs.add(number, false, Duration::from_micros(without));
         }
         pairs
     }
@@ -147,21 +165,37 @@ mod tests {
     }
 
     #[test]
-    fn the_rank_of_a_hundred_is_known() {
-        // 6 pairs, the ranks of the gains 2 to 6: 20 of 21, where 10.5 and 1.28 deviations are 16.6.
-        let six = |first: u64| {
-            pairs([
-                (first, 100),
-                (98, 100),
-                (97, 100),
-                (96, 100),
-                (95, 100),
-                (94, 100),
-            ])
+    fn ranks_are_those_of_the_lengths() {
+        // 16 pairs: 68 is the mean of the ranks, 19.3 their deviation, 92.8 the bound. A loss takes its
+        // rank away from 136.
+        let sixteen = |loss: u64| {
+            let gains = (1..=15).map(|us| (1_000 - 2 * us, 1_000));
+            pairs(gains.chain([(1_000 + loss, 1_000)]))
         };
-        assert!(six(101).is_gain());
-        // The longest difference is a loss: 15 of 21.
-        assert!(!six(200).is_gain());
+        assert!(sixteen(1).is_gain() && sixteen(99).is_gain());
+        let two = |loss: u64| {
+            let gains = (1..=14).map(|us| (1_000 - 2 * us, 1_000));
+            pairs(gains.chain([(1_000 + loss, 1_000), (1_001 + loss, 1_000)])).is_gain()
+        };
+        // They are the first two ranks, or the last two.
+        assert!(two(1) && two(99));
+        let three = |loss: u64| {
+            let gains = (1..=13).map(|us| (1_000 - 2 * us, 1_000));
+            let losses = (0..3).map(|us| (1_000 + loss + us, 1_000));
+            pairs(gains.chain(losses)).is_gain()
+        };
+        assert!(three(1) && !three(99));
+    }
+
+    #[test]
+    fn pairs_that_are_equal_tell_nothing() {
+        let equal = |count: usize| {
+            let gains = vec![(9, 10); PAIRS - count];
+            pairs(gains.into_iter().chain(vec![(10, 10); count]))
+        };
+        assert!(equal(PAIRS - LEAST_PAIRS).is_gain());
+        assert!(!equal(PAIRS - LEAST_PAIRS + 1).is_gain());
+        assert_eq!(equal(PAIRS).count(), PAIRS);
     }
 
     #[test]
@@ -172,13 +206,24 @@ mod tests {
     }
 
     #[test]
-    fn times_beyond_the_pairs_are_left_out() {
-        let mut pairs = pairs([(9, 10); PAIRS + 5]);
-        assert_eq!(pairs.count(), PAIRS);
-        pairs.add(true, Duration::from_secs(100));
-        assert!(pairs.is_gain());
-        let mut long = Pairs::NONE;
-        long.add(true, Duration::from_secs(100));
-        assert_eq!((long.count(), long.with.ns[0]), (0, u32::MAX));
+    fn a_pair_has_the_times_of_its_rounds() {
+        let mut pairs = Pairs::NONE;
+        pairs.begin(1);
+        pairs.add(1, true, Duration::from_secs(10));
+        assert_eq!(pairs.count(), 0);
+        // Another one has its place: late times are none of that.
+        pairs.begin(1 + PAIRS as u32);
+        pairs.add(1, false, Duration::from_secs(20));
+        pairs.add(1 + PAIRS as u32, true, Duration::ZERO);
+        assert_eq!(pairs.count(), 0);
+        pairs.add(1 + PAIRS as u32, false, Duration::MAX);
+        assert_eq!((pairs.count(), pairs.gains().next()), (1, Some(i64::MAX)));
+        // Long rounds differ, too.
+        let long = |with: u64| pairs_of_seconds([(with, 10); PAIRS]);
+        assert!(long(9).is_gain() && !long(11).is_gain());
+    }
+
+    fn pairs_of_seconds(times: [(u64, u64); PAIRS]) -> Pairs {
+        pairs(times.map(|(with, without)| (with * 1_000_000, without * 1_000_000)))
     }
 }

@@ -88,12 +88,10 @@ impl Requests {
         }
     }
 
-    /// Keeps a request of a context. Without room it comes back.
-    pub fn put(&self, underway: Underway, context: usize) -> Result<Ticket, Underway> {
+    /// Keeps a round of a context. Without room it is given up.
+    pub fn put(&self, underway: Underway, context: usize) -> Option<Ticket> {
         let lowest = |used: u64| Some(used | used.wrapping_add(1)).filter(|&new| new != used);
-        let Ok(used) = self.used.fetch_update(AcqRel, Acquire, lowest) else {
-            return Err(underway);
-        };
+        let used = self.used.fetch_update(AcqRel, Acquire, lowest).ok()?;
         let place = used.trailing_ones() as usize;
         let entry = &self.entries[place];
         entry.context.store(context, Relaxed);
@@ -104,7 +102,7 @@ impl Requests {
         let generation = entry.generation.load(Acquire);
         *entry.underway() = Some(underway);
         self.begun.fetch_or(1 << place, AcqRel);
-        Ok(Ticket {
+        Some(Ticket {
             place: place as u8,
             generation,
         })
@@ -137,8 +135,9 @@ impl Requests {
         self.offered.load(Relaxed) != 0
     }
 
-    /// Takes such a request of a context over.
+    /// Takes such a round of a context over. Those that nobody has launched for too long end.
     pub fn adopt(&self, context: usize) -> Option<Ticket> {
+        self.reap(context);
         places(self.offered.load(Acquire)).find_map(|place| {
             let entry = &self.entries[place];
             let generation = entry.generation.load(Acquire);
@@ -280,16 +279,30 @@ impl Requests {
         self.entry(ticket).is_some_and(Entry::is_expired)
     }
 
-    /// Gives up the requests of a context whose leases are over; true if there were any.
+    /// True if there is room for another one; those of a context that nobody will launch end, if not.
+    pub fn has_room(&self, context: usize) -> bool {
+        let is_full = || self.used.load(Relaxed) == u64::MAX;
+        !is_full() || (self.reap(context) && !is_full())
+    }
+
+    /// Gives the request of a round up whose lease is over; the round goes on.
+    pub fn expire(&self, ticket: Ticket) {
+        self.look_at(ticket, |_, underway| underway.expire());
+    }
+
+    /// Ends the rounds of a context whose leases are over, and those offered that nobody will launch;
+    /// true if there were any.
     pub fn reap(&self, context: usize) -> bool {
         let mut has_some = false;
+        let offered = self.offered.load(Acquire);
         for place in places(self.begun.load(Acquire)) {
             let entry = &self.entries[place];
             let ticket = Ticket {
                 place: place as u8,
                 generation: entry.generation.load(Acquire),
             };
-            if entry.is_of(context) && entry.is_expired() {
+            let is_offered = offered & 1 << place != 0;
+            if entry.is_of(context) && entry.is_over(is_offered) {
                 self.end(ticket, End::Cancelled);
                 has_some = true;
             }
@@ -314,118 +327,18 @@ impl Entry {
         self.underway().as_ref().is_some_and(Underway::is_expired)
     }
 
+    fn is_over(&self, is_offered: bool) -> bool {
+        let is_over = |underway: &Underway| match is_offered {
+            true => underway.is_stale(),
+            false => underway.is_expired(),
+        };
+        self.underway().as_ref().is_some_and(is_over)
+    }
+
     fn has(&self, event: u64) -> bool {
         self.events.iter().any(|own| own.load(Acquire) == event)
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::time::{Duration, Instant};
-
-    use crate::sites::Sites;
-    use zernel_runtime::{Mode, Options, Runtime, Spec};
-
-    static SITES: Sites = Sites::new();
-
-    /// One that does nothing: the bookkeeping is the same.
-    fn underway() -> Underway {
-        let runtime = Runtime::attach(&Options::default().mode(Mode::Off)).unwrap();
-        Underway {
-            request: Some(runtime.begin(&Spec::new()).unwrap()),
-            site: SITES.find(1),
-            begun: Instant::now(),
-            cost: Duration::ZERO,
-            outcome: None,
-        }
-    }
-
-    fn launch(requests: &Requests, ticket: Ticket, stream: u64) -> bool {
-        requests.launching(ticket, stream) && requests.ready(ticket)
-    }
-
-    #[test]
-    fn a_ticket_is_of_one_request() {
-        let requests = Requests::new();
-        let first = requests.put(underway(), 1).unwrap();
-        assert!(requests.is_live(first) && requests.has_begun());
-        assert!(launch(&requests, first, 7));
-        assert!(!requests.has_begun() && requests.has_launched());
-        requests.end(first, End::Done);
-        assert!(!requests.is_live(first) && !requests.has_launched());
-        let second = requests.put(underway(), 1).unwrap();
-        assert_ne!(first, second);
-        requests.end(first, End::Done);
-        assert!(!launch(&requests, first, 7));
-        assert!(requests.is_live(second));
-        assert!(!requests.is_live(Ticket::NONE));
-    }
-
-    #[test]
-    fn there_is_room_for_so_many() {
-        let requests = Requests::new();
-        let all: Vec<_> = (0..SIZE).map(|_| requests.put(underway(), 1)).collect();
-        assert!(all.iter().all(Result::is_ok));
-        assert!(requests.put(underway(), 1).is_err());
-        requests.end(all[17].as_ref().copied().unwrap(), End::Cancelled);
-        let again = requests.put(underway(), 1).unwrap();
-        assert_eq!(again.place, 17);
-    }
-
-    #[test]
-    fn other_threads_end_what_they_have_waited_for() {
-        let requests = Requests::new();
-        let put = |context, stream| {
-            let ticket = requests.put(underway(), context).unwrap();
-            assert!(launch(&requests, ticket, stream));
-            ticket
-        };
-        let [one, two, other] = [put(1, 10), put(1, 11), put(2, 10)];
-        requests.recorded(two, 100, 11);
-        requests.recorded(two, 101, 10);
-        assert!(requests.has_event(two, 100) && !requests.has_event(two, 101));
-        let live = || [one, two, other].map(|ticket| requests.is_live(ticket));
-        requests.stream_is_idle(1, 12);
-        requests.event_has_passed(101);
-        assert_eq!(live(), [true, true, true]);
-        requests.stream_is_idle(1, 10);
-        assert_eq!(live(), [false, true, true]);
-        requests.event_has_passed(100);
-        assert_eq!(live(), [false, false, true]);
-        requests.context_is_idle(1);
-        assert_eq!(live(), [false, false, true]);
-        requests.context_is_idle(2);
-        assert_eq!(live(), [false; 3]);
-    }
-
-    #[test]
-    fn one_that_is_offered_is_adopted_once() {
-        let requests = Requests::new();
-        let [first, second] = [1, 2].map(|context| requests.put(underway(), context).unwrap());
-        assert!(!requests.has_offered());
-        requests.offer(first);
-        requests.offer(second);
-        assert_eq!(requests.adopt(1), Some(first));
-        assert_eq!(requests.adopt(1), None);
-        requests.end(second, End::Cancelled);
-        requests.offer(second);
-        assert!(!requests.has_offered());
-        assert_eq!(requests.adopt(2), None);
-        assert!(launch(&requests, first, 0));
-    }
-
-    #[test]
-    fn those_without_work_are_given_up_alone() {
-        let requests = Requests::new();
-        let begun = requests.put(underway(), 1).unwrap();
-        let other = requests.put(underway(), 2).unwrap();
-        let launched = requests.put(underway(), 1).unwrap();
-        assert!(launch(&requests, launched, 0));
-        requests.end_begun(1, End::Cancelled);
-        assert!(!requests.is_live(begun));
-        assert!(requests.is_live(launched) && requests.is_live(other));
-        requests.drop_all(1);
-        assert!(!requests.is_live(launched) && requests.is_live(other));
-    }
-}
+mod tests;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::verdict::{Outcome, Round, Site};
+use crate::verdict::{Outcome, Site, Turn};
 
 /// Sites that are told apart; all others are one.
 const SIZE: usize = 256;
@@ -35,20 +35,15 @@ impl Place {
         }
     }
 
-    /// A round begins there.
-    pub fn begins(&self) -> Round {
+    /// A round begins there; none: by the class alone.
+    pub fn begins(&self) -> Option<Turn> {
         self.site().begins()
     }
 
-    /// A round of it without a request took so long.
-    pub fn compare(&self, time: Duration) {
-        self.site().compare(time);
-    }
-
-    /// A request of it is over; `time`: from the begin to the end of its work, if that is known.
-    pub fn add(&self, outcome: Outcome, cost: Duration, time: Option<Duration>) {
+    /// A round of it is over, as of [`Site::add`].
+    pub fn add(&self, turn: Turn, outcome: Outcome, cost: Duration, time: Option<Duration>) {
         // Its next begins know.
-        let _ = self.site().add(outcome, cost, time);
+        let _ = self.site().add(turn, outcome, cost, time);
     }
 
     /// True if the data of its last request took longer than a trigger may wait.

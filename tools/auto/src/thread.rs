@@ -11,7 +11,7 @@ use crate::requests::Ticket;
 use crate::settings::Begin;
 use crate::sites::{Place, Sites};
 use crate::underway::{End, Underway, LONGEST};
-use crate::verdict::{Outcome, Round};
+use crate::verdict::{Outcome, Turn};
 use crate::watch::{settings, REQUESTS};
 use crate::{contexts, key, sys};
 
@@ -71,15 +71,15 @@ impl Thread {
         }
     }
 
-    /// Gives a request up whose lease is over: its lane is for others. There is none until the
-    /// thread has waited, as after one that was left out.
+    /// Gives a request up whose lease is over: its lane is for others. The round goes on without.
     #[cold]
     fn look_at_lease(&self) {
         let ticket = self.ticket.get();
-        if sys::aside(|| REQUESTS.is_expired(ticket)) == Some(true) {
-            self.end(End::Cancelled);
-            self.step(|course| course.began(false));
-        }
+        sys::aside(|| {
+            if REQUESTS.is_expired(ticket) {
+                REQUESTS.expire(ticket);
+            }
+        });
     }
 
     /// Its request is over: it starts anew.
@@ -158,55 +158,49 @@ fn begin(origin: Origin) -> Option<Ticket> {
         Begin::Socket => sys::current().or_else(contexts::only)?,
     };
     let site = SITES.find(key::of_call(origin.caller, origin.bytes));
-    let round = match settings.has_all_sites {
-        true => Round::Request,
-        false => site.begins(),
+    let turn = match settings.has_all_sites {
+        true => Turn::UNJUDGED,
+        false => site.begins()?,
     };
-    if round == Round::Class {
-        return None;
-    }
     let key = site.key(|| {
         let (file, offset) = sys::place(origin.caller);
         key::of_place(file, offset, origin.bytes)
     });
     let number = sys::number(context);
     contexts::with_runtime(context, &settings, |runtime| {
-        let request = match round {
-            Round::Request => Some(request(runtime, number, site, key, start)?),
-            _ => None,
-        };
+        if !REQUESTS.has_room(number) {
+            return None;
+        }
+        let mut outcome = None;
+        let mut request = None;
+        if turn.has_request {
+            request = self::request(runtime, number, site, key)?;
+            outcome = request.is_none().then_some(Outcome::Refused);
+        }
         let begun = Instant::now();
         let underway = Underway {
             request,
             site,
+            turn,
             begun,
             cost: begun - start,
-            outcome: None,
+            outcome,
+            has_work: false,
         };
-        // Without room it is given up at once.
-        REQUESTS.put(underway, number).ok()
+        REQUESTS.put(underway, number)
     })?
 }
 
-/// Begins a request of the context with a number, for a call that began at `start`.
-fn request(
-    runtime: &Runtime,
-    context: usize,
-    site: &Place,
-    key: u64,
-    start: Instant,
-) -> Option<Request> {
+/// Begins a request of the context with a number. `Some(None)`: there is no lane, or zernel or CUDA has
+/// refused it. `None`: it does nothing for a cause that says nothing of its site.
+fn request(runtime: &Runtime, context: usize, site: &Place, key: u64) -> Option<Option<Request>> {
     let mut request = begin_in(runtime, key, site)?;
     if request.idle() == Some(Idle::NoLane) && REQUESTS.reap(context) {
         request = begin_in(runtime, key, site)?;
     }
     match request.idle() {
-        None => Some(request),
-        Some(Idle::NoLane | Idle::Refused) => {
-            site.add(Outcome::Refused, start.elapsed(), None);
-            None
-        }
-        // It says nothing of the site.
+        None => Some(Some(request)),
+        Some(Idle::NoLane | Idle::Refused) => Some(None),
         Some(_) => None,
     }
 }

@@ -137,30 +137,51 @@ pub fn judge(window: &Window) -> Verdict {
     }
 }
 
-/// The work of a site from a begin to its end.
+/// The part of a round in the verdict of its site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Round {
-    /// With a request.
-    Request,
-    /// Without, to compare its time with that of those.
-    Comparison,
-    /// Without, by its class alone.
-    Class,
+pub struct Turn {
+    /// A request is wanted. Otherwise its time is compared with that of those.
+    pub has_request: bool,
+    /// It began under this one of the site's verdicts.
+    verdict: u32,
+    /// The number of its pair; 0: it has none.
+    pair: u32,
+}
+
+impl Turn {
+    /// With a request, and without a part in any verdict.
+    pub const UNJUDGED: Self = Self {
+        has_request: true,
+        verdict: 0,
+        pair: 0,
+    };
+}
+
+/// The way in which a site has requests now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// In one round of each pair.
+    Tried,
+    /// In each of so many rounds.
+    Sure(u32),
+    /// In none of so many rounds.
+    Paused(u32),
 }
 
 /// The statistics of a call site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Site {
+    state: State,
+    /// The number of its states so far, from 1 on: rounds of an earlier one do not count.
+    verdict: u32,
     window: Window,
     pairs: Pairs,
-    /// The second round of a pair, after the first.
-    second: Option<Round>,
+    /// The number of the pair that began last.
+    pair: u32,
+    /// The second round of that pair, until it begins: with a request or without.
+    second: Option<bool>,
     /// The state of a generator of random numbers: a program may have an order of its own.
     random: u32,
-    /// Begins until requests are compared again.
-    sure: u32,
-    /// Begins that are still to be left out.
-    pause: u32,
     /// The length of the last pause; 0 after a verdict for requests.
     last_pause: u32,
 }
@@ -168,33 +189,57 @@ pub struct Site {
 impl Site {
     /// One of which nothing is known.
     pub const NEW: Self = Self {
+        state: State::Tried,
+        verdict: 1,
         window: Window::EMPTY,
         pairs: Pairs::NONE,
+        pair: 0,
         second: None,
         random: 1,
-        sure: 0,
-        pause: 0,
         last_pause: 0,
     };
 
-    /// A round begins that may have a request.
-    pub fn begins(&mut self) -> Round {
-        if let Some(left) = self.pause.checked_sub(1) {
-            self.pause = left;
-            return Round::Class;
+    /// A round begins; none: by its class alone.
+    pub fn begins(&mut self) -> Option<Turn> {
+        match &mut self.state {
+            State::Paused(left @ 1..) => {
+                *left -= 1;
+                return None;
+            }
+            State::Sure(left @ 1..) => {
+                *left -= 1;
+                return Some(Turn {
+                    has_request: true,
+                    verdict: self.verdict,
+                    pair: 0,
+                });
+            }
+            State::Paused(0) | State::Sure(0) => self.enter(State::Tried),
+            State::Tried => {}
         }
-        if let Some(left) = self.sure.checked_sub(1) {
-            self.sure = left;
-            return Round::Request;
-        }
-        let (first, second) = match self.random() {
-            true => (Round::Request, Round::Comparison),
-            false => (Round::Comparison, Round::Request),
+        let has_request = match self.second.take() {
+            Some(second) => second,
+            None => {
+                self.pair = self.pair.wrapping_add(1).max(1);
+                self.pairs.begin(self.pair);
+                let first = self.random();
+                self.second = Some(!first);
+                first
+            }
         };
-        self.second.take().unwrap_or_else(|| {
-            self.second = Some(second);
-            first
+        Some(Turn {
+            has_request,
+            verdict: self.verdict,
+            pair: self.pair,
         })
+    }
+
+    fn enter(&mut self, state: State) {
+        self.state = state;
+        self.verdict = self.verdict.wrapping_add(1).max(1);
+        self.window = Window::EMPTY;
+        self.pairs = Pairs::NONE;
+        self.second = None;
     }
 
     /// True or false, by chance (the generator of Numerical Recipes, its highest bit).
@@ -206,49 +251,48 @@ impl Site {
         self.random >> 31 != 0
     }
 
-    /// A round without a request, for comparison, took so long from its begin to its end.
-    pub fn compare(&mut self, time: Duration) {
-        self.pairs.add(false, time);
-    }
-
-    /// A request is over, the begin of which took `cost`; `time`: from the begin to the end of its
-    /// work, where that is known. At the end of a window, the verdict.
+    /// A round is over; `time`: from its begin to the end of its work, if that is known. If it wanted a
+    /// request, `outcome` is that one's, whose begin took `cost`. At the end of a window, the verdict.
     pub fn add(
         &mut self,
+        turn: Turn,
         outcome: Outcome,
         cost: Duration,
         time: Option<Duration>,
     ) -> Option<Verdict> {
-        self.window.add(outcome, cost);
-        if let Some(time) = time {
-            self.pairs.add(true, time);
+        if turn.verdict != self.verdict {
+            return None;
+        }
+        if let (1.., Some(time)) = (turn.pair, time) {
+            self.pairs.add(turn.pair, turn.has_request, time);
+        }
+        if turn.has_request {
+            self.window.add(outcome, cost);
         }
         if self.window.requests() < WINDOW {
             return None;
         }
-        let is_compared = self.sure == 0 && self.pairs.count() >= LEAST_PAIRS;
+        let is_compared = self.pairs.count() >= LEAST_PAIRS;
         let verdict = match judge(&self.window) {
             Verdict::Requests if is_compared && !self.pairs.is_gain() => {
                 Verdict::Classes(Reason::NoGain)
             }
             verdict => verdict,
         };
-        self.window = Window::EMPTY;
         match verdict {
             Verdict::Requests => {
                 self.last_pause = 0;
-                if self.sure == 0 {
-                    self.sure = SURE;
+                match self.state {
+                    State::Tried => self.enter(State::Sure(SURE)),
+                    _ => self.window = Window::EMPTY,
                 }
             }
             Verdict::Classes(_) => {
                 let longer = self.last_pause.saturating_mul(2);
                 self.last_pause = longer.clamp(LEAST_PAUSE, LONGEST_PAUSE);
-                self.pause = self.last_pause;
-                self.sure = 0;
+                self.enter(State::Paused(self.last_pause));
             }
         }
-        self.pairs = Pairs::NONE;
         Some(verdict)
     }
 }
@@ -324,28 +368,34 @@ mod tests {
         }
     }
 
-    /// Fills a window of a site that has requests, with comparisons; the verdict. Rounds take these
-    /// times in microseconds, with a request and without.
-    fn fill(site: &mut Site, outcome: Outcome, (with, without): (u64, u64)) -> Option<Verdict> {
-        loop {
-            let verdict = match site.begins() {
-                Round::Request => site.add(outcome, COST, Some(Duration::from_micros(with))),
-                Round::Comparison => {
-                    site.compare(Duration::from_micros(without));
-                    None
-                }
-                Round::Class => panic!("a pause: {site:?}"),
-            };
+    /// The time of a round, with a request and without, in microseconds.
+    type Times = (u64, u64);
+
+    /// Runs a round from begin to end; the verdict. False: it was by its class alone.
+    fn round(site: &mut Site, outcome: Outcome, (with, without): Times) -> (bool, Option<Verdict>) {
+        let Some(turn) = site.begins() else {
+            return (false, None);
+        };
+        let time = Duration::from_micros(if turn.has_request { with } else { without });
+        (true, site.add(turn, outcome, COST, Some(time)))
+    }
+
+    /// Runs rounds of a site that has requests until there is a verdict.
+    fn fill(site: &mut Site, outcome: Outcome, times: Times) -> Option<Verdict> {
+        for _ in 0..3 * WINDOW {
+            let (has_begun, verdict) = round(site, outcome, times);
+            assert!(has_begun, "a pause: {site:?}");
             if verdict.is_some() {
                 return verdict;
             }
         }
+        None
     }
 
     /// The begins until the next one that may be a request.
     fn pause(site: &mut Site) -> u32 {
         let mut left_out = 0;
-        while site.begins() == Round::Class {
+        while site.begins().is_none() {
             left_out += 1;
         }
         left_out
@@ -365,59 +415,83 @@ mod tests {
                 let verdict = fill(&mut site, outcome, (100, 100));
                 assert_eq!(verdict, Some(Verdict::Classes(reason)));
                 assert_eq!(pause(&mut site.clone()), expected);
-                site.pause = 0;
+                site.state = State::Paused(0);
                 expected = (expected * 2).min(LONGEST_PAUSE);
             }
         }
     }
 
+    /// Of the rounds that are sure, so many never end: the site is compared with its class again all
+    /// the same.
     #[test]
-    fn a_site_that_gains_again_has_requests_again() {
-        let mut site = Site::NEW;
-        let _ = fill(&mut site, Outcome::Unused, (90, 100));
-        let _ = pause(&mut site);
-        let verdict = fill(&mut site, GOOD, (90, 100));
-        assert_eq!(verdict, Some(Verdict::Requests));
-        // All are requests for a while.
-        for _ in 0..SURE {
-            assert_eq!(site.begins(), Round::Request);
+    fn a_site_that_has_passed_is_tried_again() {
+        for lost in [0, 1, 17, 31, 40] {
+            let mut site = Site::NEW;
+            let verdict = fill(&mut site, GOOD, (90, 100));
+            assert_eq!(verdict, Some(Verdict::Requests));
+            for at in 0..SURE {
+                let turn = site.begins().unwrap();
+                assert!(turn.has_request, "{at}");
+                if at >= lost {
+                    let verdict = site.add(turn, GOOD, COST, Some(Duration::from_micros(90)));
+                    assert!(verdict.is_none_or(|verdict| verdict == Verdict::Requests));
+                }
+            }
+            // It gains no more.
+            let verdict = fill(&mut site, GOOD, (100, 90));
+            assert_eq!(verdict, Some(Verdict::Classes(Reason::NoGain)), "{lost}");
+            assert_eq!(pause(&mut site), LEAST_PAUSE);
         }
-        // The next pause is a first one.
-        let verdict = fill(&mut site, GOOD, (100, 90));
-        assert_eq!(verdict, Some(Verdict::Classes(Reason::NoGain)));
-        assert_eq!(pause(&mut site), LEAST_PAUSE);
+    }
+
+    #[test]
+    fn rounds_of_an_earlier_state_do_not_count() {
+        let mut site = Site::NEW;
+        let late: Vec<_> = (0..20).filter_map(|_| site.begins()).collect();
+        assert_eq!(fill(&mut site, GOOD, (90, 100)), Some(Verdict::Requests));
+        let before = site;
+        for turn in late.into_iter().chain([Turn::UNJUDGED]) {
+            assert_eq!(site.add(turn, Outcome::Expired, COST, None), None);
+        }
+        assert_eq!(site, before);
     }
 
     #[test]
     fn half_of_the_rounds_are_comparisons_while_a_site_is_tried() {
         let mut site = Site::NEW;
-        let rounds: Vec<_> = (0..2 * WINDOW).map(|_| site.begins()).collect();
+        let rounds: Vec<_> = (0..2 * WINDOW).filter_map(|_| site.begins()).collect();
         for pair in rounds.chunks(2) {
-            assert!(pair.contains(&Round::Request) && pair.contains(&Round::Comparison));
+            assert!(pair[0].has_request != pair[1].has_request && pair[0].pair == pair[1].pair);
         }
         let first = rounds.iter().step_by(2);
-        let first = first.filter(|&&round| round == Round::Request).count();
+        let first = first.filter(|turn| turn.has_request).count();
         assert!((8..=24).contains(&first), "{first}");
     }
 
     #[test]
-    fn a_site_whose_times_are_unknown_is_judged_without() {
+    fn a_site_whose_times_are_unknown_is_judged_by_outcomes() {
+        for known in [LEAST_PAIRS - 1, LEAST_PAIRS] {
+            let mut site = Site::NEW;
+            let mut verdict = None;
+            while verdict.is_none() {
+                let turn = site.begins().unwrap();
+                let time = (turn.pair as usize <= known).then_some(Duration::from_micros(100));
+                verdict = site.add(turn, GOOD, COST, time);
+            }
+            let expected = match known < LEAST_PAIRS {
+                true => Verdict::Requests,
+                false => Verdict::Classes(Reason::NoGain),
+            };
+            assert_eq!(verdict, Some(expected), "{known}");
+        }
+    }
+
+    #[test]
+    fn a_site_that_is_sure_is_judged_by_outcomes() {
         let mut site = Site::NEW;
-        let known = LEAST_PAIRS - 1;
-        for at in 0..WINDOW as usize {
-            let time = (at < known).then_some(Duration::from_micros(200));
-            time.into_iter()
-                .for_each(|_| site.compare(Duration::from_micros(100)));
-            let verdict = site.add(GOOD, COST, time);
-            assert_eq!(verdict.is_some(), at + 1 == WINDOW as usize);
-            assert!(verdict.is_none_or(|verdict| verdict == Verdict::Requests));
-        }
-        // While it is sure, requests are judged by their outcomes alone.
-        for _ in 1..WINDOW {
-            assert_eq!(site.add(Outcome::Expired, COST, None), None);
-        }
-        let verdict = site.add(Outcome::Expired, COST, None);
+        assert_eq!(fill(&mut site, GOOD, (90, 100)), Some(Verdict::Requests));
+        let verdict = fill(&mut site, Outcome::Expired, (90, 100));
         assert_eq!(verdict, Some(Verdict::Classes(Reason::Expired)));
-        assert_eq!(site.begins(), Round::Class);
+        assert_eq!(site.begins(), None);
     }
 }

@@ -90,7 +90,8 @@ impl Recorded {
     }
 
     /// In a graph that can be launched and was made of the captured one. One that was not has no requests:
-    /// CUDA refuses them. It must not be launched any more when this and its requests are dropped.
+    /// CUDA refuses them. The duties of [`Executable::from_raw`] hold for as long as this and its requests
+    /// are there.
     pub fn instantiated(self, graph: Executable) -> GraphRequests {
         GraphRequests(self.0.map(|(lane, wait, holder)| {
             let nodes = Nodes {

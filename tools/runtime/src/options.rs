@@ -195,14 +195,23 @@ impl Options {
 
     /// Bounds of holders, and of those that linger.
     pub(crate) fn bounds(&self) -> (Duration, Duration) {
-        self.bounds_of(lease().unwrap_or(Duration::from_millis(100)))
+        self.bounds_of(lease())
     }
 
-    fn bounds_of(&self, lease: Duration) -> (Duration, Duration) {
-        let usual = (lease + lease / 2).clamp(*Self::BOUNDS.start(), *Self::BOUNDS.end());
+    /// `lease`: that of zernel, if it can be read.
+    fn bounds_of(&self, lease: Option<Duration>) -> (Duration, Duration) {
+        /// zernel takes no shorter one.
+        const LEAST: Duration = Duration::from_micros(100);
+        const LONG: Duration = Duration::from_millis(100);
+        let long = lease.unwrap_or(LONG);
+        let usual = (long + long / 2).clamp(*Self::BOUNDS.start(), *Self::BOUNDS.end());
         let bound = self.bound.unwrap_or(usual);
         match self.word {
-            ReleaseWord::Gpu => (bound.min(lease), self.linger.min(lease)),
+            // zernel cannot end such a holder.
+            ReleaseWord::Gpu => {
+                let lease = lease.unwrap_or(LEAST);
+                (bound.min(lease), self.linger.min(lease))
+            }
             ReleaseWord::Auto | ReleaseWord::Host => (bound, self.linger),
         }
     }
@@ -269,11 +278,17 @@ mod tests {
             (ReleaseWord::Gpu, ms(10), ms(10)),
         ] {
             let options = Options::default().release_word(word);
-            assert_eq!(options.bounds_of(ms(10)), (usual, Duration::ZERO));
+            assert_eq!(options.bounds_of(Some(ms(10))), (usual, Duration::ZERO));
             let options = options.linger(long).bound(long);
-            assert_eq!(options.bounds_of(ms(10)), (most, most));
+            assert_eq!(options.bounds_of(Some(ms(10))), (most, most));
             let options = options.linger(short).bound(short);
-            assert_eq!(options.bounds_of(ms(10)), (short, short));
+            assert_eq!(options.bounds_of(Some(ms(10))), (short, short));
+        }
+        // A lease that cannot be read is the shortest that there may be.
+        let us = Duration::from_micros;
+        for (word, bound) in [(ReleaseWord::Host, ms(150)), (ReleaseWord::Gpu, us(100))] {
+            let options = Options::default().release_word(word);
+            assert_eq!(options.bounds_of(None), (bound, Duration::ZERO));
         }
     }
 

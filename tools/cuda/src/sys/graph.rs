@@ -28,7 +28,9 @@ impl Executable {
     ///
     /// # Safety
     ///
-    /// The driver has made it, and it is there while it is used.
+    /// The driver has made it. It is there while this is used, and so is the graph (`CUgraph`) that it was
+    /// made of, with its nodes: the driver knows them by that. While nodes are changed, no other thread
+    /// launches or changes it. When what is recorded in it has been given back, it is not launched.
     pub unsafe fn from_raw(handle: *mut c_void) -> Self {
         Self(handle as usize)
     }
