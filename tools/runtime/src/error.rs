@@ -223,7 +223,7 @@ mod tests {
             assert!(!text.is_empty() && text.lines().count() == 1, "{text}");
         }
         let misuses = all().iter().filter(|error| error.is_misuse()).count();
-        assert_eq!(misuses, 9);
+        assert_eq!(misuses, 10);
     }
 
     #[test]
