@@ -56,6 +56,13 @@ pub enum Error {
         /// The answer of the kernel, if it was asked.
         errno: Option<Errno>,
     },
+    /// The gate of a slot still counts pieces of work of an earlier request.
+    #[error("{pieces} pieces of work of an earlier request have not left the gate; wait for them, or \
+             take another slot")]
+    GateInUse {
+        /// How many have not left.
+        pieces: u64,
+    },
 }
 
 /// Why an operation failed, for programs.
@@ -231,7 +238,7 @@ impl Error {
             }
             Self::ReadOnly(_) => Some(Errno::BADF),
             Self::Tunable { errno, .. } => *errno,
-            Self::Malformed(_) => None,
+            Self::Malformed(_) | Self::GateInUse { .. } => None,
         }
     }
 
@@ -249,6 +256,7 @@ impl Error {
             Self::Call { call, errno } => call_cause(*call, *errno),
             Self::ReadOnly(_) => Cause::NotPermitted,
             Self::Malformed(_) => Cause::Unsupported,
+            Self::GateInUse { .. } => Cause::TryAgain,
             Self::Tunable { errno, .. } => match *errno {
                 Some(Errno::NOENT) => Cause::NoSuchTarget,
                 Some(errno) => general_cause(errno),

@@ -113,6 +113,13 @@ fn every_documented_error_of_a_request_has_its_cause_and_sentence() {
 }
 
 #[test]
+fn a_gate_in_use_has_its_cause_and_sentence() {
+    let error = Error::GateInUse { pieces: 2 };
+    assert_eq!((error.cause(), error.errno()), (Cause::TryAgain, None));
+    assert!(error.to_string().starts_with("2 pieces of work"), "{error}");
+}
+
+#[test]
 fn every_documented_error_of_a_hint_has_its_cause_and_sentence() {
     for (errno, cause, said) in [
         (Errno::PERM, Cause::NotPermitted, "CAP_SYS_NICE"),

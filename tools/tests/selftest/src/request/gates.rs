@@ -10,7 +10,7 @@ use anyhow::{ensure, Context as _, Result};
 use libzernel::request::{Begin, Gate, Number, Of, Request, Slot, Slots, Word};
 use libzernel::sim::Status;
 use libzernel::sys::memory::SharedMemory;
-use libzernel::{tsg, Level, Target, Timestamp, Zernel};
+use libzernel::{tsg, Error, Level, Target, Timestamp, Zernel};
 use rustix::io::Errno;
 use testkit::passing;
 use testkit::random::Random;
@@ -28,7 +28,7 @@ const KINDS: [fn(tsg::Id) -> Begin; 2] = [at_once, far];
 
 /// Begins a request whose gate waits for so many pieces.
 fn begin(slot: &Slot<'_>, begin: &Begin, pieces: u64) -> Result<Number> {
-    slot.gate().arm(pieces);
+    slot.gate().arm(pieces)?;
     Ok(slot.begin(&begin.with_gate())?.number)
 }
 
@@ -99,6 +99,7 @@ pub(super) fn opens_alone() -> Outcome {
             since.expect(ends!(done: done, in_flight: 1))?;
         }
         slot.done_call(request)?;
+        slot.gate().store(0);
         done += 1;
     }
     // The timer of the trigger finds it.
@@ -152,6 +153,29 @@ pub(super) fn fails() -> Outcome {
     Ok(())
 }
 
+/// The word belongs to a request until its last piece has left: pieces that end behind a failure are
+/// taken off no later one.
+pub(super) fn has_stragglers() -> Outcome {
+    let (lab, client) = lab()?;
+    let since = Since::now(&lab.zernel)?;
+    let slot = client.slot(6);
+    let failed = begin(&slot, &at_once(client.tsg), 3)?;
+    ensure!(slot.gate().fail(), "the first that fails");
+    slot.cancel(failed)?;
+    for pieces in [2, 1] {
+        let refused = slot.gate().arm(2);
+        check_eq!(refused, Err(Error::GateInUse { pieces }), "too early");
+        ensure!(!slot.leave(failed), "a straggler");
+    }
+    since.expect(ends!(cancelled: 1))?;
+    let request = begin(&slot, &far(client.tsg), 2)?;
+    since.expect(ends!(cancelled: 1, in_flight: 1))?;
+    check_eq!(slot.load(Word::Release), failed.get(), "data that is missing");
+    ensure!(!slot.leave(request) && slot.leave(request), "its own pieces");
+    slot.done_call(request)?;
+    since.expect(ends!(cancelled: 1, done: 1))
+}
+
 /// Those who name the request know better than its gate.
 pub(super) fn is_overruled() -> Outcome {
     let (lab, client) = lab()?;
@@ -168,12 +192,14 @@ pub(super) fn is_overruled() -> Outcome {
             slot.gate().store(word);
             since.expect(ends!(done: done, in_flight: 1))?;
             slot.done_call(request)?;
+            slot.gate().store(0);
             done += 1;
         }
         // No timer looks before the call.
         let request = begin(&slot, &far(client.tsg), 1)?;
         slot.gate().store(word);
         slot.done_call(request)?;
+        slot.gate().store(0);
         done += 1;
     }
     since.expect(ends!(done: done))
@@ -214,7 +240,7 @@ pub(super) fn is_refused() -> Outcome {
         Slots::map(&Zernel::open()?, 0..64)?,
         Zernel::open_to_read(Zernel::PATH)?,
     );
-    slot.gate().arm(1);
+    slot.gate().store(1);
     let nobody = super::slot(&none, 1).begin(&far(tsg::Id::new(1)).with_gate());
     check_eq!(errno(nobody), Some(Errno::NOENT), "no such TSG");
     check_eq!(errno(Slots::map(&reader, 0..64)), Some(Errno::ACCESS));
@@ -325,7 +351,7 @@ pub(super) fn hostile() -> Outcome {
             true => at_once(client.tsg),
             false => in_so_long(client.tsg, Duration::from_micros(random.below(500))),
         };
-        slot.gate().arm(random.below(3));
+        slot.gate().store(random.below(3));
         match slot.begin(&begin.with_gate()) {
             Ok(request) => {
                 begun += 1;
@@ -366,6 +392,7 @@ pub(super) fn hostile() -> Outcome {
     check_eq!(stats.begun, begun, "requests");
     // The slots are good again.
     let slot = slot(&slots, 0);
+    slot.gate().store(0);
     let request = begin(&slot, &far(client.tsg), 1)?;
     ensure!(slot.leave(request), "the last");
     slot.done_call(request)?;
