@@ -238,19 +238,36 @@ mod tests {
     }
 
     #[test]
-    fn a_gate_that_opened_is_stored_before_the_next_begins() {
-        let mut requests = Succession::new();
-        let mut actions = Actions::default();
-        requests.begin(Number::ONE, Ns(1_000), &gate(1), &PLAN, &mut actions);
-        requests.poll(Ns(1_200), &gate(1));
-        let mut actions = Actions::default();
-        let plan = Plan {
-            gate: false,
-            ..PLAN
-        };
-        requests.begin(Number::ONE.next(), Ns(1_500), &gate(0), &plan, &mut actions);
-        assert!(!requests.is_behind());
-        assert_eq!(actions.release, NUMBER);
-        assert_eq!(cause(&actions), Some(Cause::Done));
+    fn the_word_of_the_next_one_says_nothing_of_the_one_before() {
+        for (word, taken, gate_of_next) in [
+            (0, false, true),
+            (0, true, true),
+            (0, true, false),
+            (1 << 63, true, true),
+        ] {
+            let mut requests = Succession::new();
+            let mut actions = Actions::default();
+            requests.begin(Number::ONE, Ns(1_000), &gate(1), &PLAN, &mut actions);
+            if taken {
+                requests.poll(Ns(1_200), &gate(1));
+            }
+            // By a begin, and by the binding before it.
+            let mut bound = requests;
+            let retired = bound.retire(Ns(1_500), &gate(word));
+            let next = Number::ONE.next();
+            let plan = Plan {
+                gate: gate_of_next,
+                trigger_at: Ns(9_000),
+                ..PLAN
+            };
+            let mut begun = Actions::default();
+            requests.begin(next, Ns(1_500), &gate(word), &plan, &mut begun);
+            for actions in [retired, begun] {
+                assert_eq!(cause(&actions), Some(Cause::Superseded));
+                assert!(actions.over.is_some_and(|record| record.ready.is_none()));
+                assert!(actions.release.is_some());
+            }
+            assert!(!requests.is_behind());
+        }
     }
 }

@@ -202,13 +202,19 @@ pub(super) fn checked(
         }
         let is_named = number.is(seen.release) || number.is(seen.done);
         let is_call = matches!(event, Event::Ready | Event::Done);
-        if held(before.slot.state()) && seen.gate & FAILED != 0 && !is_named && !is_call {
+        let begins = matches!(event, Event::Begin { .. });
+        let looks = held(before.slot.state()) && !begins;
+        if looks && seen.gate & FAILED != 0 && !is_named && !is_call {
             after.expect(
                 !goes_on && actions.over.is_some_and(|r| r.ready.is_none()),
                 "a gate that failed was overlooked",
             );
         }
-        if held(before.slot.state()) && seen.gate == 0 {
+        if held(before.slot.state()) && begins && !is_named {
+            let superseded = actions.over.is_some_and(|r| r.cause == Cause::Superseded);
+            after.expect(superseded, "the next gate was taken for that of the one before");
+        }
+        if looks && seen.gate == 0 {
             after.expect(
                 !(goes_on && held(after.slot.state())),
                 "a gate that opened was overlooked",
