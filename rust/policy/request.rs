@@ -28,6 +28,7 @@ use self::{
         Record, //
     },
     words::{
+        Gate,
         Number,
         Observed, //
     }, //
@@ -202,8 +203,8 @@ impl Slot {
         (number, actions)
     }
 
-    /// A request begins where there is none. A gate that is open is one of data that is there; one that
-    /// has failed is looked at again when the timer fires.
+    /// A request begins where there is none. A gate that is open is one of data that is there. One that
+    /// has failed takes nothing: [`Self::poll`] is due at once, and ends it, with a record of its own.
     fn start(
         &mut self,
         now: Ns,
@@ -217,10 +218,11 @@ impl Slot {
         self.state = State::Armed;
         self.begin = now;
         self.plan = *plan;
-        if self.is_open(seen) {
-            self.set_ready(now, now, seen, actions);
+        match self.gate(seen) {
+            Gate::Pending => self.take_if_due(now, actions),
+            Gate::Open => self.set_ready(now, now, seen, actions),
+            Gate::Failed => self.plan.trigger_at = now,
         }
-        self.take_if_due(now, actions);
         actions.alarm = self.alarm();
     }
 

@@ -18,16 +18,11 @@ use crate::policy::units::Ns;
 
 impl Slot {
     /// The state of its gate; one without a gate waits for other words.
-    fn gate(&self, seen: &Observed) -> Gate {
+    pub(super) fn gate(&self, seen: &Observed) -> Gate {
         match self.plan.gate {
             true => Gate::of(seen.gate),
             false => Gate::Pending,
         }
-    }
-
-    /// True if it has a gate, and that is open.
-    pub(super) fn is_open(&self, seen: &Observed) -> bool {
-        self.gate(seen) == Gate::Open
     }
 
     /// Takes up its gate, behind the stores that name it: who says that the data is ready, or that the
@@ -190,6 +185,31 @@ mod tests {
         assert_eq!(actions.release, Some(next));
         assert_eq!(actions.trigger, Some(next));
         assert!(actions.over.is_some());
+    }
+
+    #[test]
+    fn a_gate_that_has_failed_at_begin_takes_nothing() {
+        for trigger_at in [900, 1_200] {
+            let plan = Plan {
+                trigger_at: Ns(trigger_at),
+                ..PLAN
+            };
+            let mut slot = Slot::new();
+            let (_, actions) = slot.begin(Ns(1_000), &gate(1 << 63), plan);
+            let expected = Actions {
+                alarm: Some(Ns(1_000)),
+                ..Actions::default()
+            };
+            assert_eq!(actions, expected);
+            let mut mended = slot;
+            let actions = slot.poll(Ns(1_000), &gate(1 << 63));
+            assert_eq!((actions.release, actions.trigger), (NUMBER, NUMBER));
+            assert_eq!(cause(&actions), Some(Cause::Cancelled));
+            // Or it is mended by then, and due.
+            let actions = mended.poll(Ns(1_001), &gate(1));
+            assert_eq!((actions.release, actions.trigger), (None, NUMBER));
+            assert_eq!(actions.alarm, Some(Ns(2_001)));
+        }
     }
 
     #[test]

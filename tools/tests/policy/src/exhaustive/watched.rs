@@ -94,7 +94,10 @@ impl Watched {
             Event::Begin { lead } => {
                 let (number, actions) = self.slot.begin(at(now), seen, plan(now, lead));
                 self.begun = Some(number);
-                self.due = at(now + lead);
+                let has_failed = seen.gate & FAILED != 0;
+                self.due = at(if has_failed { now } else { now + lead });
+                let waits = self.slot.state() == State::Armed && actions.trigger != self.begun;
+                self.expect(!has_failed || waits, "a gate that failed took the GPU");
                 self.begins += 1;
                 Ok(actions)
             }

@@ -2,6 +2,7 @@
 //! Gates of requests: pieces of work that count a word down, and what any other word comes to.
 
 use std::os::fd::AsFd;
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 use std::time::Duration;
@@ -110,9 +111,12 @@ pub(super) fn opens_alone() -> Outcome {
         Ok(is_free(words(&slot), request))
     })?;
     slot.done_call(request)?;
-    // It was open when it began: nothing has to be waited for.
-    let request = begin(&slot, &far(client.tsg), 0)?;
+    // It was open when it began: nothing has to be waited for, and nobody is told of a later time.
+    slot.gate().arm(0)?;
+    let begun = slot.begin(&far(client.tsg).with_gate())?;
+    let (request, now) = (begun.number, Timestamp::now());
     check_eq!(words(&slot), (request.get(), request.get()), "at begin");
+    ensure!(begun.trigger_at <= now, "{:?} is in the future", begun);
     slot.done_call(request)?;
     since.expect(ends!(done: done + 2))
 }
@@ -224,6 +228,30 @@ pub(super) fn is_refused() -> Outcome {
         since.expect(ends!(in_flight: 1, cancelled: number.into()))?;
         slot.cancel(before)?;
     }
+    // Whatever is seen of the word meanwhile: after an error the request before goes on.
+    let (slot, ends) = (client.slot(59), AtomicBool::new(false));
+    std::thread::scope(|scope| -> Outcome {
+        scope.spawn(|| {
+            while !ends.load(Relaxed) {
+                slot.gate().store(Gate::ERROR);
+                slot.gate().store(1);
+            }
+        });
+        let outcome = Repeat::new(500, "races").try_for_each(|round| {
+            let before = slot.begin(&far(client.tsg).key(1))?.number;
+            match slot.begin(&gated.key(2 + round as u64 % 2)) {
+                Ok(request) => drop(slot.cancel(request.number)),
+                Err(error) => {
+                    check_eq!(error.errno(), Some(Errno::CANCELED), "{error}");
+                    slot.cancel(before).context("the request before is over")?;
+                }
+            }
+            Ok(())
+        });
+        ends.store(true, Relaxed);
+        outcome
+    })?;
+    check_eq!(since.ends()?.in_flight, 0, "none goes on");
     let slot = client.slot(60);
     for word in FAILED.into_iter().chain(PENDING).chain([0]) {
         slot.gate().store(word);
