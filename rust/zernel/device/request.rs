@@ -48,8 +48,14 @@ pub(super) fn begin(client: &Client, arg: usize, size: usize) -> Result {
         return Err(EINVAL);
     }
     let gate = begin.flags & uapi::ZERNEL_REQUEST_GATE != 0;
-    if gate && !slots::HAVE_GATES {
-        return Err(errno::unsupported());
+    if gate {
+        // Nothing would look at the gate from the trigger to the end of the lease.
+        if begin.flags & uapi::ZERNEL_REQUEST_NO_HOLDER != 0 {
+            return Err(EINVAL);
+        }
+        if !slots::HAVE_GATES {
+            return Err(errno::unsupported());
+        }
     }
     let answer = abi::Answer::new::<uapi::zernel_request_begin>(arg, size, ANSWER)?;
     let ask = Begin {

@@ -410,6 +410,9 @@ fn sentence(call: Call, errno: Errno) -> String {
         (Begin, Errno::NXIO) => "there is no such slot; map its page first",
         (Begin, Errno::NOENT) => "there is no such TSG, or you may not see it",
         (Begin, Errno::PERM) => "a request for another user's TSG needs CAP_SYS_NICE",
+        (Begin, Errno::INVAL) => {
+            "a request without a holder can have no gate; or the loaded module is older than gates"
+        }
         (Begin, Errno::CANCELED) => "the gate of the slot has failed; arm it anew first",
         (Begin, Errno::AGAIN) => "the GPU's driver sleeps or does not answer; begin later",
         (Ready | Done | Cancel, Errno::NXIO) => "there is no such slot",

@@ -209,8 +209,8 @@ pub(super) fn is_overruled() -> Outcome {
     since.expect(ends!(done: done))
 }
 
-/// A gate that has failed begins no request, and the one before goes on. A wish for a gate is refused
-/// where any other begin is; without the wish any word is as good as another.
+/// A gate that has failed begins no request, nor does one without a holder, and the one before goes on. A
+/// wish for a gate is refused where any other begin is; without the wish any word is as good as another.
 pub(super) fn is_refused() -> Outcome {
     let (lab, client) = lab()?;
     let since = Since::now(&lab.zernel)?;
@@ -224,7 +224,7 @@ pub(super) fn is_refused() -> Outcome {
         let before = slot.begin(&far(client.tsg))?.number;
         check_eq!(refused(&gated), Some(Errno::CANCELED), "{word:#x}");
         check_eq!(refused(&gated.key(77)), Some(Errno::CANCELED), "{word:#x}");
-        check_eq!(refused(&gated.without_holder()), Some(Errno::CANCELED));
+        check_eq!(refused(&gated.without_holder()), Some(Errno::INVAL));
         since.expect(ends!(in_flight: 1, cancelled: number.into()))?;
         slot.cancel(before)?;
     }
