@@ -60,7 +60,7 @@ pub enum Error {
     #[error("{pieces} pieces of work of an earlier request have not left the gate; wait for them, or \
              take another slot")]
     GateInUse {
-        /// How many have not left.
+        /// Those that have not left.
         pieces: u64,
     },
 }

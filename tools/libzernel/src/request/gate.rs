@@ -11,6 +11,29 @@ use crate::{Error, Result};
 ///
 /// The word has no number of a request: it belongs to one until each of its pieces has left, well or
 /// not, also where the request was over before.
+///
+/// ```no_run
+/// use libzernel::request::{Begin, Slot};
+///
+/// # fn prepare(_: &u32) -> Result<(), ()> { Ok(()) }
+/// fn run(slot: Slot<'_>, begin: &Begin, pieces: &[u32]) -> libzernel::Result<()> {
+///     slot.gate().arm(pieces.len() as u64)?;
+///     let request = slot.begin(&begin.with_gate())?.number;
+///     std::thread::scope(|scope| {
+///         for piece in pieces {
+///             scope.spawn(move || {
+///                 if prepare(piece).is_ok() {
+///                     slot.leave(request);
+///                 } else if slot.gate().fail() {
+///                     // An error: the request is over already.
+///                     let _ = slot.cancel(request);
+///                 }
+///             });
+///         }
+///     });
+///     Ok(())
+/// }
+/// ```
 #[derive(Debug, Clone, Copy)]
 pub struct Gate<'a>(&'a AtomicU64);
 
