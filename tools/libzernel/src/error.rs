@@ -57,8 +57,10 @@ pub enum Error {
         errno: Option<Errno>,
     },
     /// The gate of a slot still counts pieces of work of an earlier request.
-    #[error("{pieces} pieces of work of an earlier request have not left the gate; wait for them, or \
-             take another slot")]
+    #[error(
+        "{pieces} pieces of work of an earlier request have not left the gate; wait for them, or \
+             take another slot"
+    )]
     GateInUse {
         /// Those that have not left.
         pieces: u64,

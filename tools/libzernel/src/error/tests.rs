@@ -54,7 +54,12 @@ fn every_documented_error_of_a_class_call_has_its_cause() {
 fn every_documented_error_of_a_request_has_its_cause_and_sentence() {
     for (which, errno, cause, said) in [
         (Call::Begin, Errno::CANCELED, Cause::RequestOver, "the gate"),
-        (Call::Begin, Errno::INVAL, Cause::Invalid, "without a holder"),
+        (
+            Call::Begin,
+            Errno::INVAL,
+            Cause::Invalid,
+            "without a holder",
+        ),
         (
             Call::SlotsMap,
             Errno::INVAL,

@@ -215,7 +215,10 @@ pub(super) fn checked(
         }
         if held(before.slot.state()) && begins && !is_named {
             let superseded = actions.over.is_some_and(|r| r.cause == Cause::Superseded);
-            after.expect(superseded, "the next gate was taken for that of the one before");
+            after.expect(
+                superseded,
+                "the next gate was taken for that of the one before",
+            );
         }
         if looks && seen.gate == 0 {
             after.expect(

@@ -174,8 +174,15 @@ pub(super) fn has_stragglers() -> Outcome {
     since.expect(ends!(cancelled: 1))?;
     let request = begin(&slot, &far(client.tsg), 2)?;
     since.expect(ends!(cancelled: 1, in_flight: 1))?;
-    check_eq!(slot.load(Word::Release), failed.get(), "data that is missing");
-    ensure!(!slot.leave(request) && slot.leave(request), "its own pieces");
+    check_eq!(
+        slot.load(Word::Release),
+        failed.get(),
+        "data that is missing"
+    );
+    ensure!(
+        !slot.leave(request) && slot.leave(request),
+        "its own pieces"
+    );
     slot.done_call(request)?;
     since.expect(ends!(cancelled: 1, done: 1))
 }
