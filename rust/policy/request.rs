@@ -28,6 +28,7 @@ use self::{
         Record, //
     },
     words::{
+        Gate,
         Number,
         Observed, //
     }, //
@@ -192,7 +193,7 @@ impl Slot {
     #[allow(dead_code, reason = "the tests on the host ask")]
     pub(crate) fn begin(&mut self, now: Ns, seen: &Observed, plan: Plan) -> (Number, Actions) {
         let mut actions = Actions::default();
-        self.look(now, seen, &mut actions);
+        self.take_up(now, seen, &mut actions);
         self.pass(now, &mut actions);
         let number = match self.number {
             Some(last) => last.next(),
@@ -202,8 +203,8 @@ impl Slot {
         (number, actions)
     }
 
-    /// A request begins where there is none. A gate that is open is one of data that is there; one that
-    /// has failed is looked at again when the timer fires.
+    /// A request begins where there is none. A gate that is open is one of data that is there. One that
+    /// has failed takes nothing: [`Self::poll`] is due at once, and ends it, with a record of its own.
     fn start(
         &mut self,
         now: Ns,
@@ -217,10 +218,11 @@ impl Slot {
         self.state = State::Armed;
         self.begin = now;
         self.plan = *plan;
-        if self.is_open(seen) {
-            self.set_ready(now, now, seen, actions);
+        match self.gate(seen) {
+            Gate::Pending => self.take_if_due(now, actions),
+            Gate::Open => self.set_ready(now, now, seen, actions),
+            Gate::Failed => self.plan.trigger_at = now,
         }
-        self.take_if_due(now, actions);
         actions.alarm = self.alarm();
     }
 
@@ -237,10 +239,11 @@ impl Slot {
         }
     }
 
-    /// Has the request over as the next [`Self::begin`] would: done if it was ready.
+    /// Has the request over as the next [`Self::begin`] would: done if it was ready. Its gate says nothing
+    /// any more, as the word may be that of the next one.
     pub(crate) fn retire(&mut self, now: Ns, seen: &Observed) -> Actions {
         let mut actions = Actions::default();
-        self.look(now, seen, &mut actions);
+        self.take_up(now, seen, &mut actions);
         self.pass(now, &mut actions);
         actions.alarm = self.alarm();
         actions
@@ -273,7 +276,7 @@ impl Slot {
     ) -> Result<Actions, Error> {
         self.check(number)?;
         let mut actions = Actions::default();
-        self.look(now, &seen.without_gate(), &mut actions);
+        self.take_up(now, seen, &mut actions);
         self.set_ready(now, now, seen, &mut actions);
         actions.alarm = self.alarm();
         Ok(actions)
@@ -289,7 +292,7 @@ impl Slot {
         self.check(number)?;
         let mut actions = Actions::default();
         self.sample_if_done(now, seen, &mut actions);
-        self.look(now, &seen.without_gate(), &mut actions);
+        self.take_up(now, seen, &mut actions);
         self.set_ready(now, now, seen, &mut actions);
         self.finish(now, Cause::Done, Some(now), &mut actions);
         actions.alarm = self.alarm();
@@ -349,6 +352,14 @@ impl Slot {
 
     /// Takes up the stores of the process.
     fn look(&mut self, now: Ns, seen: &Observed, actions: &mut Actions) {
+        self.take_up(now, seen, actions);
+        if self.plan.gate {
+            self.look_at_gate(now, seen, actions);
+        }
+    }
+
+    /// Takes up the stores that name the request: all but that of its gate.
+    fn take_up(&mut self, now: Ns, seen: &Observed, actions: &mut Actions) {
         let Some(number) = self.active() else {
             return;
         };
@@ -366,9 +377,6 @@ impl Slot {
         }
         if number.is(seen.done) {
             self.finish(now, Cause::Done, Some(claimed_done), actions);
-        }
-        if self.plan.gate {
-            self.look_at_gate(now, seen, actions);
         }
     }
 

@@ -18,16 +18,11 @@ use crate::policy::units::Ns;
 
 impl Slot {
     /// The state of its gate; one without a gate waits for other words.
-    fn gate(&self, seen: &Observed) -> Gate {
+    pub(super) fn gate(&self, seen: &Observed) -> Gate {
         match self.plan.gate {
             true => Gate::of(seen.gate),
             false => Gate::Pending,
         }
-    }
-
-    /// True if it has a gate, and that is open.
-    pub(super) fn is_open(&self, seen: &Observed) -> bool {
-        self.gate(seen) == Gate::Open
     }
 
     /// Takes up its gate, behind the stores that name it: who says that the data is ready, or that the
@@ -193,6 +188,31 @@ mod tests {
     }
 
     #[test]
+    fn a_gate_that_has_failed_at_begin_takes_nothing() {
+        for trigger_at in [900, 1_200] {
+            let plan = Plan {
+                trigger_at: Ns(trigger_at),
+                ..PLAN
+            };
+            let mut slot = Slot::new();
+            let (_, actions) = slot.begin(Ns(1_000), &gate(1 << 63), plan);
+            let expected = Actions {
+                alarm: Some(Ns(1_000)),
+                ..Actions::default()
+            };
+            assert_eq!(actions, expected);
+            let mut mended = slot;
+            let actions = slot.poll(Ns(1_000), &gate(1 << 63));
+            assert_eq!((actions.release, actions.trigger), (NUMBER, NUMBER));
+            assert_eq!(cause(&actions), Some(Cause::Cancelled));
+            // Or it is mended by then, and due.
+            let actions = mended.poll(Ns(1_001), &gate(1));
+            assert_eq!((actions.release, actions.trigger), (None, NUMBER));
+            assert_eq!(actions.alarm, Some(Ns(2_001)));
+        }
+    }
+
+    #[test]
     fn who_names_the_request_knows_better() -> Result<(), Error> {
         let failed = gate(1 << 63);
         let mut slot = begun(true, PLAN);
@@ -238,19 +258,36 @@ mod tests {
     }
 
     #[test]
-    fn a_gate_that_opened_is_stored_before_the_next_begins() {
-        let mut requests = Succession::new();
-        let mut actions = Actions::default();
-        requests.begin(Number::ONE, Ns(1_000), &gate(1), &PLAN, &mut actions);
-        requests.poll(Ns(1_200), &gate(1));
-        let mut actions = Actions::default();
-        let plan = Plan {
-            gate: false,
-            ..PLAN
-        };
-        requests.begin(Number::ONE.next(), Ns(1_500), &gate(0), &plan, &mut actions);
-        assert!(!requests.is_behind());
-        assert_eq!(actions.release, NUMBER);
-        assert_eq!(cause(&actions), Some(Cause::Done));
+    fn the_word_of_the_next_one_says_nothing_of_the_one_before() {
+        for (word, taken, gate_of_next) in [
+            (0, false, true),
+            (0, true, true),
+            (0, true, false),
+            (1 << 63, true, true),
+        ] {
+            let mut requests = Succession::new();
+            let mut actions = Actions::default();
+            requests.begin(Number::ONE, Ns(1_000), &gate(1), &PLAN, &mut actions);
+            if taken {
+                requests.poll(Ns(1_200), &gate(1));
+            }
+            // By a begin, and by the binding before it.
+            let mut bound = requests;
+            let retired = bound.retire(Ns(1_500), &gate(word));
+            let next = Number::ONE.next();
+            let plan = Plan {
+                gate: gate_of_next,
+                trigger_at: Ns(9_000),
+                ..PLAN
+            };
+            let mut begun = Actions::default();
+            requests.begin(next, Ns(1_500), &gate(word), &plan, &mut begun);
+            for actions in [retired, begun] {
+                assert_eq!(cause(&actions), Some(Cause::Superseded));
+                assert!(actions.over.is_some_and(|record| record.ready.is_none()));
+                assert!(actions.release.is_some());
+            }
+            assert!(!requests.is_behind());
+        }
     }
 }

@@ -128,7 +128,8 @@ impl Succession {
                 self.before = Some((now, *seen));
                 self.is_odd = !self.is_odd;
             } else {
-                slot.look(now, seen, actions);
+                // Not at its gate: the word may be that of this one.
+                slot.take_up(now, seen, actions);
                 slot.pass(now, actions);
             }
         }

@@ -100,13 +100,6 @@ pub(crate) struct Observed {
     pub(crate) held: u32,
 }
 
-impl Observed {
-    /// The same with a gate that tells nothing.
-    pub(crate) const fn without_gate(self) -> Self {
-        Self { gate: 1, ..self }
-    }
-}
-
 #[cfg(any(test, zernel_kunit))]
 #[cfg_attr(not(test), kernel::macros::kunit_tests(zernel_policy_request_words))]
 mod tests {

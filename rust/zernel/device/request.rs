@@ -48,8 +48,14 @@ pub(super) fn begin(client: &Client, arg: usize, size: usize) -> Result {
         return Err(EINVAL);
     }
     let gate = begin.flags & uapi::ZERNEL_REQUEST_GATE != 0;
-    if gate && !slots::HAVE_GATES {
-        return Err(errno::unsupported());
+    if gate {
+        // Nothing would look at the gate from the trigger to the end of the lease.
+        if begin.flags & uapi::ZERNEL_REQUEST_NO_HOLDER != 0 {
+            return Err(EINVAL);
+        }
+        if !slots::HAVE_GATES {
+            return Err(errno::unsupported());
+        }
     }
     let answer = abi::Answer::new::<uapi::zernel_request_begin>(arg, size, ANSWER)?;
     let ask = Begin {
@@ -60,12 +66,12 @@ pub(super) fn begin(client: &Client, arg: usize, size: usize) -> Result {
         slo: Ns(begin.slo_ns),
     };
     let (tsg, name) = (tsg::Id(begin.tsg), (begin.key, identity::caller_uid()));
-    let mut is_there = false;
+    let (mut is_there, mut is_bound) = (false, false);
     let mut slots = client.slots.lock();
     for _ in 0..TRIES {
         let slot = slots.slot(begin.slot)?;
-        // Before the request that the slot has is touched.
-        if gate && slot.has_failed() {
+        // Before the request that the slot has is touched: binding ends it, and an error would hide that.
+        if gate && !is_bound && slot.has_failed() {
             return Err(Failure::GateFailed.errno());
         }
         // Another user's TSG takes privilege at each call, not only at the first.
@@ -80,7 +86,10 @@ pub(super) fn begin(client: &Client, arg: usize, size: usize) -> Result {
         };
         match outcome? {
             Outcome::Begun => return Ok(()),
-            Outcome::Unbound if is_there => bind(slot, tsg, name, ask.holder)?,
+            Outcome::Unbound if is_there => {
+                bind(slot, tsg, name, ask.holder)?;
+                is_bound = true;
+            }
             // Binding ends the request before, so that the answer is made sure of first.
             Outcome::Unbound | Outcome::Untold => {
                 drop(slots);

@@ -82,6 +82,16 @@ pub(crate) struct Begin {
     pub(crate) slo: Ns,
 }
 
+impl Begin {
+    /// The state of its gate; one without a gate waits for other words.
+    fn gate(&self, seen: &Observed) -> Gate {
+        match self.gate {
+            true => Gate::of(seen.gate),
+            false => Gate::Pending,
+        }
+    }
+}
+
 /// A request that begins.
 #[derive(Default)]
 pub(crate) struct Begun {
@@ -277,7 +287,11 @@ impl Slot {
         // Without anything known, at once.
         let predicted = predicted.unwrap_or(ask.expected);
         let lead = choice.lead((predicted > Ns::ZERO).then_some(predicted), cost);
-        let trigger_at = now.saturating_add(lead);
+        let gate = ask.gate(&seen);
+        let trigger_at = match gate {
+            Gate::Pending => now.saturating_add(lead),
+            Gate::Open | Gate::Failed => now,
+        };
         let plan = Plan {
             trigger_at,
             lease: settings.lease.into(),
@@ -322,6 +336,11 @@ impl Slot {
             }
         }
         self.store(&mut guard, now, &actions);
+        if gate == Gate::Failed {
+            // Since the caller has looked: it is over at once.
+            let actions = guard.requests.poll(now, &seen);
+            self.apply(&mut guard, now, &actions);
+        }
         guard.follow();
         Ok(Outcome::Begun)
     }

@@ -56,6 +56,15 @@ pub enum Error {
         /// The answer of the kernel, if it was asked.
         errno: Option<Errno>,
     },
+    /// The gate of a slot still counts pieces of work of an earlier request.
+    #[error(
+        "{pieces} pieces of work of an earlier request have not left the gate; wait for them, or \
+             take another slot"
+    )]
+    GateInUse {
+        /// Those that have not left.
+        pieces: u64,
+    },
 }
 
 /// Why an operation failed, for programs.
@@ -231,7 +240,7 @@ impl Error {
             }
             Self::ReadOnly(_) => Some(Errno::BADF),
             Self::Tunable { errno, .. } => *errno,
-            Self::Malformed(_) => None,
+            Self::Malformed(_) | Self::GateInUse { .. } => None,
         }
     }
 
@@ -249,6 +258,7 @@ impl Error {
             Self::Call { call, errno } => call_cause(*call, *errno),
             Self::ReadOnly(_) => Cause::NotPermitted,
             Self::Malformed(_) => Cause::Unsupported,
+            Self::GateInUse { .. } => Cause::TryAgain,
             Self::Tunable { errno, .. } => match *errno {
                 Some(Errno::NOENT) => Cause::NoSuchTarget,
                 Some(errno) => general_cause(errno),
@@ -402,6 +412,9 @@ fn sentence(call: Call, errno: Errno) -> String {
         (Begin, Errno::NXIO) => "there is no such slot; map its page first",
         (Begin, Errno::NOENT) => "there is no such TSG, or you may not see it",
         (Begin, Errno::PERM) => "a request for another user's TSG needs CAP_SYS_NICE",
+        (Begin, Errno::INVAL) => {
+            "a request without a holder can have no gate; or the loaded module is older than gates"
+        }
         (Begin, Errno::CANCELED) => "the gate of the slot has failed; arm it anew first",
         (Begin, Errno::AGAIN) => "the GPU's driver sleeps or does not answer; begin later",
         (Ready | Done | Cancel, Errno::NXIO) => "there is no such slot",

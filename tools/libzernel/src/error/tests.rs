@@ -55,6 +55,12 @@ fn every_documented_error_of_a_request_has_its_cause_and_sentence() {
     for (which, errno, cause, said) in [
         (Call::Begin, Errno::CANCELED, Cause::RequestOver, "the gate"),
         (
+            Call::Begin,
+            Errno::INVAL,
+            Cause::Invalid,
+            "without a holder",
+        ),
+        (
             Call::SlotsMap,
             Errno::INVAL,
             Cause::Invalid,
@@ -110,6 +116,13 @@ fn every_documented_error_of_a_request_has_its_cause_and_sentence() {
         assert_eq!(error.cause(), cause, "{error}");
         assert!(error.to_string().contains(said), "{error}");
     }
+}
+
+#[test]
+fn a_gate_in_use_has_its_cause_and_sentence() {
+    let error = Error::GateInUse { pieces: 2 };
+    assert_eq!((error.cause(), error.errno()), (Cause::TryAgain, None));
+    assert!(error.to_string().starts_with("2 pieces of work"), "{error}");
 }
 
 #[test]

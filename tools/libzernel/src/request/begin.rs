@@ -71,7 +71,8 @@ impl Begin {
         self.with_flag(abi::ZERNEL_REQUEST_NO_HOLDER)
     }
 
-    /// The gate of its slot counts ([`Gate`](super::Gate)), which is armed before the request begins.
+    /// The gate of its slot counts ([`Gate`](super::Gate)), which is armed before the request begins. It
+    /// takes a holder: `EINVAL` [without one](Self::without_holder), and by a module older than gates.
     #[must_use]
     pub const fn with_gate(self) -> Self {
         self.with_flag(abi::ZERNEL_REQUEST_GATE)

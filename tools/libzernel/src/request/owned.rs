@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
-use super::{Begin, Begun, Number, Slot, Slots, Word};
+use super::{Begin, Begun, Number, Slot, Slots};
 use crate::{Call, Error, Result};
 
 /// A request that has begun, and its end: it is ready, or given up. Dropped before either, it is given
@@ -58,11 +58,7 @@ impl Request {
     /// Its data is ready: stores that, once, without a system call. One that is over, also because a
     /// later one has begun in its slot, stays so.
     pub fn ready(&self) {
-        self.end(|slot, number| {
-            if !number.is_reached_by(slot.load(Word::Release)) {
-                slot.ready(number);
-            }
-        });
+        self.end(|slot, number| slot.ready(number));
     }
 
     /// It is given up, unless it is ready: the GPU is given back.
@@ -94,6 +90,7 @@ impl Drop for Request {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::request::Word;
     use crate::sys::memory::SharedMemory;
     use crate::{tsg, Timestamp};
 

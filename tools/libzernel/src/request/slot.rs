@@ -97,18 +97,20 @@ impl<'a> Slot<'a> {
         Begun::try_from(&raw)
     }
 
-    /// Its data is ready: stores that, without a system call.
+    /// Its data is ready: stores that, without a system call. One that is over, also because a later one
+    /// has begun in the slot, stays so.
     pub fn ready(&self, request: Number) {
         self.ready_at(request, Timestamp::now());
     }
 
     /// As [`Self::ready`], with the time at which it was.
     pub fn ready_at(&self, request: Number, at: Timestamp) {
-        self.words.ready_at.store(at.as_ns(), Relaxed);
-        self.words.release.store(request.get(), Release);
-        // Its time may have come meanwhile, and that of a later one must not be taken back.
+        // A thread that was stopped may come back late: no word of a later request is taken back.
         let missing = |word| (!request.is_reached_by(word)).then_some(request.get());
-        // Either way it is reached then.
+        if missing(self.words.release.load(Acquire)).is_some() {
+            self.words.ready_at.store(at.as_ns(), Relaxed);
+            let _ = self.words.release.fetch_update(AcqRel, Acquire, missing);
+        }
         let _ = self.words.trigger.fetch_update(AcqRel, Acquire, missing);
     }
 
@@ -173,5 +175,36 @@ impl<'a> Slot<'a> {
             Word::Held => &self.words.held,
             Word::Signals => &self.words.signals,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::memory::SharedMemory;
+
+    #[test]
+    fn what_is_late_takes_nothing_of_a_later_one_back() {
+        let slots = Slots::of_memory(SharedMemory::anonymous().unwrap());
+        let slot = slots.slot(1).unwrap();
+        let number = |number| Number::new(number).unwrap();
+        // The last one before numbers wrap, and the one behind it.
+        let (old, new) = (number(u32::MAX), number(1));
+        for word in [Word::Trigger, Word::Release] {
+            slot.store(word, u32::MAX - 1);
+        }
+        slot.ready_at(old, Timestamp::from_ns(7));
+        let words = || {
+            let [trigger, release] = [Word::Trigger, Word::Release].map(|word| slot.load(word));
+            (trigger, release, slot.words.ready_at.load(Relaxed))
+        };
+        assert_eq!(words(), (u32::MAX, u32::MAX, 7));
+        slot.ready_at(new, Timestamp::from_ns(9));
+        slot.ready_at(old, Timestamp::from_ns(8));
+        assert_eq!(words(), (1, 1, 9));
+        // Of two threads of one request the other has stopped behind its first store.
+        slot.store(Word::Release, 2);
+        slot.ready_at(number(2), Timestamp::from_ns(10));
+        assert_eq!(words(), (2, 2, 9));
     }
 }

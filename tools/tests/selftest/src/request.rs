@@ -93,6 +93,7 @@ pub const SUITE: Suite = suite(
         case("gate_opens", gates::opens),
         case("gate_opens_alone", gates::opens_alone),
         case("gate_fails", gates::fails),
+        case("gate_has_stragglers", gates::has_stragglers),
         case("gate_is_overruled", gates::is_overruled),
         case("gate_is_refused", gates::is_refused),
         case("gate_takes_no_call", gates::takes_no_call),

@@ -94,7 +94,10 @@ impl Watched {
             Event::Begin { lead } => {
                 let (number, actions) = self.slot.begin(at(now), seen, plan(now, lead));
                 self.begun = Some(number);
-                self.due = at(now + lead);
+                let has_failed = seen.gate & FAILED != 0;
+                self.due = at(if has_failed { now } else { now + lead });
+                let waits = self.slot.state() == State::Armed && actions.trigger != self.begun;
+                self.expect(!has_failed || waits, "a gate that failed took the GPU");
                 self.begins += 1;
                 Ok(actions)
             }
@@ -202,13 +205,22 @@ pub(super) fn checked(
         }
         let is_named = number.is(seen.release) || number.is(seen.done);
         let is_call = matches!(event, Event::Ready | Event::Done);
-        if held(before.slot.state()) && seen.gate & FAILED != 0 && !is_named && !is_call {
+        let begins = matches!(event, Event::Begin { .. });
+        let looks = held(before.slot.state()) && !begins;
+        if looks && seen.gate & FAILED != 0 && !is_named && !is_call {
             after.expect(
                 !goes_on && actions.over.is_some_and(|r| r.ready.is_none()),
                 "a gate that failed was overlooked",
             );
         }
-        if held(before.slot.state()) && seen.gate == 0 {
+        if held(before.slot.state()) && begins && !is_named {
+            let superseded = actions.over.is_some_and(|r| r.cause == Cause::Superseded);
+            after.expect(
+                superseded,
+                "the next gate was taken for that of the one before",
+            );
+        }
+        if looks && seen.gate == 0 {
             after.expect(
                 !(goes_on && held(after.slot.state())),
                 "a gate that opened was overlooked",

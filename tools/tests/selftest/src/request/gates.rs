@@ -2,6 +2,7 @@
 //! Gates of requests: pieces of work that count a word down, and what any other word comes to.
 
 use std::os::fd::AsFd;
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use anyhow::{ensure, Context as _, Result};
 use libzernel::request::{Begin, Gate, Number, Of, Request, Slot, Slots, Word};
 use libzernel::sim::Status;
 use libzernel::sys::memory::SharedMemory;
-use libzernel::{tsg, Level, Target, Timestamp, Zernel};
+use libzernel::{tsg, Error, Level, Target, Timestamp, Zernel};
 use rustix::io::Errno;
 use testkit::passing;
 use testkit::random::Random;
@@ -28,7 +29,7 @@ const KINDS: [fn(tsg::Id) -> Begin; 2] = [at_once, far];
 
 /// Begins a request whose gate waits for so many pieces.
 fn begin(slot: &Slot<'_>, begin: &Begin, pieces: u64) -> Result<Number> {
-    slot.gate().arm(pieces);
+    slot.gate().arm(pieces)?;
     Ok(slot.begin(&begin.with_gate())?.number)
 }
 
@@ -99,6 +100,7 @@ pub(super) fn opens_alone() -> Outcome {
             since.expect(ends!(done: done, in_flight: 1))?;
         }
         slot.done_call(request)?;
+        slot.gate().store(0);
         done += 1;
     }
     // The timer of the trigger finds it.
@@ -109,9 +111,12 @@ pub(super) fn opens_alone() -> Outcome {
         Ok(is_free(words(&slot), request))
     })?;
     slot.done_call(request)?;
-    // It was open when it began: nothing has to be waited for.
-    let request = begin(&slot, &far(client.tsg), 0)?;
+    // It was open when it began: nothing has to be waited for, and nobody is told of a later time.
+    slot.gate().arm(0)?;
+    let begun = slot.begin(&far(client.tsg).with_gate())?;
+    let (request, now) = (begun.number, Timestamp::now());
     check_eq!(words(&slot), (request.get(), request.get()), "at begin");
+    ensure!(begun.trigger_at <= now, "{:?} is in the future", begun);
     slot.done_call(request)?;
     since.expect(ends!(done: done + 2))
 }
@@ -152,6 +157,36 @@ pub(super) fn fails() -> Outcome {
     Ok(())
 }
 
+/// The word belongs to a request until its last piece has left: pieces that end behind a failure are
+/// taken off no later one.
+pub(super) fn has_stragglers() -> Outcome {
+    let (lab, client) = lab()?;
+    let since = Since::now(&lab.zernel)?;
+    let slot = client.slot(6);
+    let failed = begin(&slot, &at_once(client.tsg), 3)?;
+    ensure!(slot.gate().fail(), "the first that fails");
+    slot.cancel(failed)?;
+    for pieces in [2, 1] {
+        let refused = slot.gate().arm(2);
+        check_eq!(refused, Err(Error::GateInUse { pieces }), "too early");
+        ensure!(!slot.leave(failed), "a straggler");
+    }
+    since.expect(ends!(cancelled: 1))?;
+    let request = begin(&slot, &far(client.tsg), 2)?;
+    since.expect(ends!(cancelled: 1, in_flight: 1))?;
+    check_eq!(
+        slot.load(Word::Release),
+        failed.get(),
+        "data that is missing"
+    );
+    ensure!(
+        !slot.leave(request) && slot.leave(request),
+        "its own pieces"
+    );
+    slot.done_call(request)?;
+    since.expect(ends!(cancelled: 1, done: 1))
+}
+
 /// Those who name the request know better than its gate.
 pub(super) fn is_overruled() -> Outcome {
     let (lab, client) = lab()?;
@@ -168,19 +203,21 @@ pub(super) fn is_overruled() -> Outcome {
             slot.gate().store(word);
             since.expect(ends!(done: done, in_flight: 1))?;
             slot.done_call(request)?;
+            slot.gate().store(0);
             done += 1;
         }
         // No timer looks before the call.
         let request = begin(&slot, &far(client.tsg), 1)?;
         slot.gate().store(word);
         slot.done_call(request)?;
+        slot.gate().store(0);
         done += 1;
     }
     since.expect(ends!(done: done))
 }
 
-/// A gate that has failed begins no request, and the one before goes on. A wish for a gate is refused
-/// where any other begin is; without the wish any word is as good as another.
+/// A gate that has failed begins no request, nor does one without a holder, and the one before goes on. A
+/// wish for a gate is refused where any other begin is; without the wish any word is as good as another.
 pub(super) fn is_refused() -> Outcome {
     let (lab, client) = lab()?;
     let since = Since::now(&lab.zernel)?;
@@ -194,10 +231,34 @@ pub(super) fn is_refused() -> Outcome {
         let before = slot.begin(&far(client.tsg))?.number;
         check_eq!(refused(&gated), Some(Errno::CANCELED), "{word:#x}");
         check_eq!(refused(&gated.key(77)), Some(Errno::CANCELED), "{word:#x}");
-        check_eq!(refused(&gated.without_holder()), Some(Errno::CANCELED));
+        check_eq!(refused(&gated.without_holder()), Some(Errno::INVAL));
         since.expect(ends!(in_flight: 1, cancelled: number.into()))?;
         slot.cancel(before)?;
     }
+    // Whatever is seen of the word meanwhile: after an error the request before goes on.
+    let (slot, ends) = (client.slot(59), AtomicBool::new(false));
+    std::thread::scope(|scope| -> Outcome {
+        scope.spawn(|| {
+            while !ends.load(Relaxed) {
+                slot.gate().store(Gate::ERROR);
+                slot.gate().store(1);
+            }
+        });
+        let outcome = Repeat::new(500, "races").try_for_each(|round| {
+            let before = slot.begin(&far(client.tsg).key(1))?.number;
+            match slot.begin(&gated.key(2 + round as u64 % 2)) {
+                Ok(request) => drop(slot.cancel(request.number)),
+                Err(error) => {
+                    check_eq!(error.errno(), Some(Errno::CANCELED), "{error}");
+                    slot.cancel(before).context("the request before is over")?;
+                }
+            }
+            Ok(())
+        });
+        ends.store(true, Relaxed);
+        outcome
+    })?;
+    check_eq!(since.ends()?.in_flight, 0, "none goes on");
     let slot = client.slot(60);
     for word in FAILED.into_iter().chain(PENDING).chain([0]) {
         slot.gate().store(word);
@@ -214,7 +275,7 @@ pub(super) fn is_refused() -> Outcome {
         Slots::map(&Zernel::open()?, 0..64)?,
         Zernel::open_to_read(Zernel::PATH)?,
     );
-    slot.gate().arm(1);
+    slot.gate().store(1);
     let nobody = super::slot(&none, 1).begin(&far(tsg::Id::new(1)).with_gate());
     check_eq!(errno(nobody), Some(Errno::NOENT), "no such TSG");
     check_eq!(errno(Slots::map(&reader, 0..64)), Some(Errno::ACCESS));
@@ -325,7 +386,7 @@ pub(super) fn hostile() -> Outcome {
             true => at_once(client.tsg),
             false => in_so_long(client.tsg, Duration::from_micros(random.below(500))),
         };
-        slot.gate().arm(random.below(3));
+        slot.gate().store(random.below(3));
         match slot.begin(&begin.with_gate()) {
             Ok(request) => {
                 begun += 1;
@@ -366,6 +427,7 @@ pub(super) fn hostile() -> Outcome {
     check_eq!(stats.begun, begun, "requests");
     // The slots are good again.
     let slot = slot(&slots, 0);
+    slot.gate().store(0);
     let request = begin(&slot, &far(client.tsg), 1)?;
     ensure!(slot.leave(request), "the last");
     slot.done_call(request)?;

@@ -75,7 +75,8 @@ fn step(slot: &Slot<'_>, tsg: tsg::Id, answers: &Answers, random: &mut Random) -
             }
             if random.one_in(3) {
                 begin = begin.with_gate();
-                slot.gate().arm(1 + random.below(2));
+                // Others have pieces of theirs in it.
+                slot.gate().store(1 + random.below(2));
             }
             let begun = match slot.begin(&begin) {
                 // Somebody else has had it fail since.

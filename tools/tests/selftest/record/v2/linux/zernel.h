@@ -868,17 +868,24 @@ struct zernel_class_info {
  * stores n to @held and ends when @release has reached n or its own bound is over; the
  * kernels of the request.
  *
- * Program, when its data is ready: queue the kernels; store @ready_at; store n to
- * @release (release order); unless @trigger has reached n, store n to it (release
- * order). When the result is there: store @done_at; store n to @done (release order).
+ * Program, when its data is ready: queue the kernels; unless @release has reached n, store
+ * @ready_at, then n to @release (release order); unless @trigger has reached n, store n to it
+ * (release order). Where several threads store, each "unless" is a compare-and-exchange, so that
+ * none which was stopped takes a later number back. When the result is there: store @done_at; store n to @done (release order).
  * The next REQUEST_BEGIN of the slot also makes a ready request done.
  *
- * A gate is [error: 1 | pending: 63], the error in the highest bit. The program stores the number of
- * pieces of work that @request waits for, before it begins it, and each takes 1 off (release order).
- * 0: all is there; zernel takes that as @release and @trigger of n. With the error bit, as also in a
- * word that fell below 0, the request is cancelled. Any other value is pending. zernel looks at it
- * where it looks at @release, never stores it, and no more once the request is ready or over. It wakes
- * up for neither: the program that takes off the last piece stores ready, too.
+ * A gate is [error: 1 | pending: 63], the error in the highest bit. Before request n begins, the program
+ * stores the number of pieces of work that n waits for. Each piece leaves once, by one atomic operation
+ * (release order): it takes 1 off, and sets the error bit as well if it has failed. 0: all is there;
+ * zernel takes that as @release and @trigger of n. With the error bit, as also in a word that fell below
+ * 0, n is cancelled. Any other value is pending. zernel looks at it where it looks at @release, never
+ * stores it, and no more once n is ready or over. It wakes up for neither: the program that takes off
+ * the last piece stores ready, too.
+ *
+ * A gate has no number of a request. It belongs to n, and the slot with it, until every piece of n has
+ * left, also if n was over before: store it for the next request only when its low 63 bits are 0. n has
+ * to be over by then, too, or ready by another word or a call; else zernel takes the store as the gate of
+ * n. A begin does not look at the gate of the request before it.
  *
  * zernel stores @trigger, @release and @signals alone. It takes a time as lying between begin and
  * now, and ignores numbers other than n. A later version uses memory that a program has not written
@@ -932,12 +939,15 @@ struct zernel_slot {
  * the lease ends.
  *
  * With ZERNEL_REQUEST_GATE the gate of the slot counts (struct zernel_slot). One that is 0 is ready
- * at once.
+ * at once, and @trigger_at is now. Not with ZERNEL_REQUEST_NO_HOLDER: nothing would look at the gate
+ * from the trigger to the end of the lease.
  *
  * Needs to be the owner of the TSG, or CAP_SYS_NICE.
  *
  * Errors
  *
+ * EINVAL	unknown flag, @options not 0, or ZERNEL_REQUEST_GATE with ZERNEL_REQUEST_NO_HOLDER.
+ *		A zernel that is older than gates knows no such flag
  * ENXIO	no such slot, or its page is not mapped yet
  * ENOENT	no such TSG, or one that the caller may not see
  * EPERM	another user's TSG; with ZERNEL_REQUEST_NO_HOLDER also a TSG without a
@@ -945,7 +955,7 @@ struct zernel_slot {
  * EAGAIN	the GPU is suspended, retrying or does not respond
  * ECANCELED	ZERNEL_REQUEST_GATE: the gate has its error bit set
  * EOPNOTSUPP	ZERNEL_REQUEST_NO_HOLDER: the provider can neither kick nor
- *		disable TSGs. ZERNEL_REQUEST_GATE: no ZERNEL_CAP_GATE
+ *		disable TSGs. ZERNEL_REQUEST_GATE: no ZERNEL_CAP_GATE, as the CPU has no 64-bit atomics
  *
  * After an error no request has begun, and the one before goes on, unless its TSG went
  * away meanwhile.
