@@ -871,8 +871,8 @@ struct zernel_class_info {
  * Program, when its data is ready: queue the kernels; unless @release has reached n, store
  * @ready_at, then n to @release (release order); unless @trigger has reached n, store n to it
  * (release order). Where several threads store, each "unless" is a compare-and-exchange, so that
- * none which was stopped takes a later number back. When the result is there: store @done_at; store n to @done (release order).
- * The next REQUEST_BEGIN of the slot also makes a ready request done.
+ * none which was stopped takes a later number back. When the result is there: store @done_at; store
+ * n to @done (release order). The next REQUEST_BEGIN of the slot also makes a ready request done.
  *
  * A gate is [error: 1 | pending: 63], the error in the highest bit. Before request n begins, the program
  * stores the number of pieces of work that n waits for. Each piece leaves once, by one atomic operation
