@@ -246,7 +246,7 @@ pub(super) fn is_refused() -> Outcome {
         });
         let outcome = Repeat::new(500, "races").try_for_each(|round| {
             let before = slot.begin(&far(client.tsg).key(1))?.number;
-            match slot.begin(&gated.key(2 + round as u64 % 2)) {
+            match slot.begin(&gated.key(2 + round % 2)) {
                 Ok(request) => drop(slot.cancel(request.number)),
                 Err(error) => {
                     check_eq!(error.errno(), Some(Errno::CANCELED), "{error}");
