@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use zernel_prefetch::{Fault, Kind};
 
 /// A cause for an exception.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) enum Error {
     /// A fault of a batch, or of an argument.
     Fault(Fault),

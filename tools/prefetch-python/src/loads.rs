@@ -3,6 +3,7 @@
 //!
 //! No thread but those of Python calls Python: a thread of the loader rings a bell.
 
+use std::collections::VecDeque;
 use std::future::Future as _;
 use std::os::fd::RawFd;
 use std::pin::pin;
@@ -35,6 +36,20 @@ struct Open {
     loader: Option<Loader>,
     /// `None`: all batches were submitted.
     batches: Option<UnboundedSender<(Position, Vec<Sample>)>>,
+    /// The number of the last batch that was submitted.
+    last: u64,
+    /// Of the batches that the loader has.
+    numbers: VecDeque<u64>,
+    /// The batch that it has given. It stays until one who asks says that it was handed over: a signal can
+    /// come in between.
+    kept: Option<(u64, Result<Vec<Tensor>, Error>)>,
+}
+
+impl Open {
+    /// Drops the batch that it has given, if it was handed over.
+    fn passed(&mut self, number: u64) {
+        self.kept = self.kept.take().filter(|(kept, _)| *kept > number);
+    }
 }
 
 /// Batches on their way, in the order in which they were submitted.
@@ -76,7 +91,7 @@ impl Drop for Loads {
         if !self.running.is_here() {
             let open = self.open.get_mut().unwrap_or_else(PoisonError::into_inner);
             // Its work, and locks, stayed with the parent.
-            std::mem::forget(std::mem::take(open));
+            std::mem::forget((open.loader.take(), open.batches.take()));
         }
     }
 }
@@ -132,6 +147,7 @@ impl Loads {
                 open: Mutex::new(Open {
                     loader: Some(loader),
                     batches: Some(send),
+                    ..Open::default()
                 }),
                 bell,
                 is_read_only: readonly,
@@ -140,8 +156,9 @@ impl Loads {
         })
     }
 
-    /// Has a batch be loaded.
-    fn submit(&self, py: Python<'_>, samples: Vec<Bound<'_, PyAny>>) -> PyResult<()> {
+    /// Has a batch be loaded, by its number, which is above those before it. One that was submitted is
+    /// loaded once.
+    fn submit(&self, py: Python<'_>, number: u64, samples: Vec<Bound<'_, PyAny>>) -> PyResult<()> {
         let asked = samples.into_iter().map(|asked| {
             asked.extract::<Asked>().map_err(|error| {
                 // Numbers out of range, and tuples of another length.
@@ -156,12 +173,18 @@ impl Loads {
         let samples = asked.collect::<PyResult<Vec<_>>>()?;
         call(|| {
             let samples = samples.into_iter().map(sample).collect();
-            let open = self.open()?;
+            let mut open = self.open()?;
+            if number <= open.last {
+                return Ok(());
+            }
             let sent = open.batches.as_ref().map(|batches| {
                 // One that is closed needs none.
                 let _is_closed = batches.send((Position::default(), samples));
             });
-            sent.ok_or_else(|| Error::misuse("all batches were submitted"))
+            sent.ok_or_else(|| Error::misuse("all batches were submitted"))?;
+            open.last = number;
+            open.numbers.push_back(number);
+            Ok(())
         })
     }
 
@@ -173,21 +196,35 @@ impl Loads {
         })
     }
 
-    /// The next batch; `None`: it is on its way, and the bell will ring. `StopIteration`: all were
-    /// handed over.
-    fn try_next(&self) -> PyResult<Option<Vec<Tensor>>> {
+    /// The batch behind those that have passed, by the number of the last; `None`: it is on its way, and
+    /// the bell will ring. `StopIteration`: there is none. It is the same one until it has passed.
+    fn try_next(&self, passed: u64) -> PyResult<Option<Vec<Tensor>>> {
         let next = call(|| {
             let mut open = self.open()?;
+            let open = &mut *open;
+            open.passed(passed);
+            if let Some((_, tensors)) = &open.kept {
+                return tensors.clone().map(Some).map(Poll::Ready);
+            }
             let Some(loader) = &mut open.loader else {
                 return Ok(Poll::Ready(None));
             };
             let waker = Waker::from(Arc::clone(&self.bell));
-            let next = pin!(loader.next());
-            let polled = next.poll(&mut Context::from_waker(&waker));
-            match polled {
-                Poll::Ready(Some(loaded)) => self.tensors(loaded?).map(Some).map(Poll::Ready),
-                Poll::Ready(None) => Ok(Poll::Ready(None)),
-                Poll::Pending => Ok(Poll::Pending),
+            let mut context = Context::from_waker(&waker);
+            loop {
+                let loaded = match pin!(loader.next()).poll(&mut context) {
+                    Poll::Ready(Some(loaded)) => loaded.map_err(Error::from),
+                    Poll::Ready(None) => return Ok(Poll::Ready(None)),
+                    Poll::Pending => return Ok(Poll::Pending),
+                };
+                let number = open.numbers.pop_front();
+                if number.is_some_and(|number| number <= passed) {
+                    // It has passed without these loads.
+                    continue;
+                }
+                let tensors = loaded.and_then(|loaded| self.tensors(loaded));
+                open.kept = number.map(|number| (number, tensors.clone()));
+                return tensors.map(Some).map(Poll::Ready);
             }
         })?;
         match next {
@@ -195,6 +232,14 @@ impl Loads {
             Poll::Ready(None) => Err(PyStopIteration::new_err(())),
             Poll::Pending => Ok(None),
         }
+    }
+
+    /// The batches up to a number were handed over: their memory is not kept here.
+    fn passed(&self, number: u64) -> PyResult<()> {
+        call(|| {
+            self.open()?.passed(number);
+            Ok(())
+        })
     }
 
     /// Waits for the bell, for some seconds, while other threads run. A signal ends it.

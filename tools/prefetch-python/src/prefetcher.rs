@@ -12,7 +12,7 @@ use tokio::runtime::{Builder, Runtime};
 use zernel_prefetch::budget::Budget;
 use zernel_prefetch::decoders;
 use zernel_prefetch::prefetcher::{Format, Options, Prefetcher as Native};
-use zernel_prefetch::source::{Retries, Source};
+use zernel_prefetch::source::{Bounds, Hedges, Retries, Source};
 
 use crate::error::{call, Error};
 use crate::store::{self, StorageOptions};
@@ -30,6 +30,8 @@ struct Config {
     storage_options: StorageOptions,
     in_flight: usize,
     retries: u32,
+    /// Of all reads; `None`, as 0: none is sent twice.
+    hedges: Option<f64>,
     options: Options,
 }
 
@@ -57,11 +59,20 @@ impl Running {
             .enable_time()
             .build()
             .map_err(|error| threads(&error))?;
-        let retries = Retries {
-            most: config.retries,
-            ..Retries::default()
+        let hedges = config.hedges.filter(|most| *most > 0.0);
+        let bounds = Bounds {
+            in_flight: config.in_flight,
+            all: None,
+            retries: Retries {
+                most: config.retries,
+                ..Retries::default()
+            },
+            hedges: hedges.map(|most| Hedges {
+                most,
+                ..Hedges::default()
+            }),
         };
-        let source = Source::new(store, config.in_flight, retries);
+        let source = Source::within(store, bounds);
         let native = Native::new(source, config.options, runtime.handle().clone())
             .map_err(|error| Error::misuse(error.to_string()))?;
         Ok(Self {
@@ -140,6 +151,7 @@ impl Prefetcher {
         zarr_format = None,
         in_flight = 64,
         retries = 5,
+        hedges = 0.05,
         bytes = 268_435_456,
         floor_arrays = 16_777_216,
         floor_shards = 67_108_864,
@@ -157,6 +169,7 @@ impl Prefetcher {
         zarr_format: Option<u64>,
         in_flight: usize,
         retries: u32,
+        hedges: Option<f64>,
         bytes: u64,
         floor_arrays: u64,
         floor_shards: u64,
@@ -191,6 +204,11 @@ impl Prefetcher {
                     return Err(Error::misuse(format!("{name}=0: it is 1 at least")));
                 }
             }
+            if let Some(hedges) = hedges.filter(|hedges| !(0.0..=1.0).contains(hedges)) {
+                return Err(Error::misuse(format!(
+                    "hedges={hedges}: it is from 0 to 1, or None"
+                )));
+            }
             // Tokio counts them in fewer bits.
             if in_flight > usize::MAX >> 8 {
                 return Err(Error::misuse(format!(
@@ -219,6 +237,7 @@ impl Prefetcher {
                 storage_options,
                 in_flight,
                 retries,
+                hedges,
                 options,
             };
             Ok(Self {
@@ -245,6 +264,7 @@ impl Prefetcher {
         let found = PyDict::new(py);
         found.set_item("requests", counts.requests)?;
         found.set_item("retries", counts.retries)?;
+        found.set_item("hedges", counts.hedges)?;
         found.set_item("bytes", counts.bytes)?;
         found.set_item("metadata_bytes", used)?;
         Ok(found)
@@ -257,6 +277,7 @@ impl Prefetcher {
             storage_options,
             in_flight,
             retries,
+            hedges,
             options,
         } = &self.config;
         let format = match options.format {
@@ -269,6 +290,7 @@ impl Prefetcher {
         named.set_item("zarr_format", format)?;
         named.set_item("in_flight", in_flight)?;
         named.set_item("retries", retries)?;
+        named.set_item("hedges", hedges)?;
         named.set_item("bytes", options.bytes)?;
         named.set_item("floor_arrays", options.floor_arrays)?;
         named.set_item("floor_shards", options.floor_shards)?;

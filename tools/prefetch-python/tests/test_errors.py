@@ -154,6 +154,8 @@ class Arguments(Case):
             ("in_flight", 1 << 63, "out of range"), ("zarr_format", 1, "2 or 3"),
             ("keep_faults", -1.0, "no time"), ("longest_wait", float("nan"), "no time"),
             ("longest_wait", 1e30, "no time"), ("bytes", 1 << 20, ""),
+            ("hedges", -0.1, "from 0 to 1"), ("hedges", 1.1, "from 0 to 1"),
+            ("hedges", float("nan"), "from 0 to 1"),
         ):
             with self.subTest(name), self.assertRaisesRegex(zp.MisuseError, text):
                 zp.Prefetcher(self.folder, **{name: value})
@@ -181,7 +183,7 @@ class Arguments(Case):
         told = {}
         for name, default, _ in page.table(PAGE.read_text(encoding="utf-8"), "Bounds"):
             number, _, unit = default.replace(",", "").partition(" ")
-            if number.isdigit() and (words := re.findall(r"``([\w:]+)``", name)):
+            if number.isdigit() and unit != "%" and (words := re.findall(r"``([\w:]+)``", name)):
                 told[words[0]] = int(number) * units.get(unit, 1)
         prefetcher = inspect.signature(zp.Prefetcher).parameters
         loader = inspect.signature(zp.Loader).parameters

@@ -9,6 +9,7 @@ import multiprocessing
 import os
 import pickle
 import sys
+import threading
 import unittest
 from collections.abc import Callable, Iterator
 
@@ -116,6 +117,52 @@ class Processes(Case):
         self.in_child(take)
         take()
 
+    def test_a_fork_while_another_thread_asks_for_a_batch(self) -> None:
+        asks, held = threading.Event(), threading.Event()
+        self.addCleanup(held.set)
+
+        class Index(list):
+            """A list whose last sample is waited for."""
+
+            def __getitem__(self, at: int) -> object:
+                if at == 23 and not held.is_set():
+                    asks.set()
+                    held.wait(PATIENCE)
+                return super().__getitem__(at)
+
+        order = zp.Order(Index(self.rows), 2)
+        batches = iter([self.rows[at:at + 2] for at in range(0, 22, 2)])
+        last = map(lambda at: [order.index[at - 1], order.index[at]], [23])
+        for source in (order, itertools.chain(batches, last)):
+            asks.clear(), held.clear()
+            # The last batch is asked for when others were handed over.
+            loader, found = zp.Loader(self.prefetcher, source, lookahead=3, depth=1), []
+            thread = threading.Thread(target=lambda: found.extend(starts(loader)))
+            thread.start()
+            self.assertTrue(asks.wait(PATIENCE))
+
+            def child() -> None:
+                held.set()
+                at = loader.state()["batch"]
+                assert at < 12
+                wanted = [[row, row + 1] for row in range(2 * at, 24, 2)]
+                if source is order:
+                    check(wanted, starts(loader))
+                    return
+                check(wanted[:-1], starts(itertools.islice(loader, len(wanted) - 1)))
+                try:
+                    next(loader)
+                except zp.MisuseError as error:
+                    assert "broken off" in str(error)
+                else:
+                    raise AssertionError("no exception")
+                assert list(loader) == []
+
+            self.in_child(child)
+            held.set()
+            thread.join(PATIENCE)
+            self.assertEqual(found, in_twos(list(range(24))))
+
     def test_a_child_that_uses_nothing_lets_go(self) -> None:
         held = [zp.Loader(self.prefetcher, self.order)]
         held.append(next(held[0]))
@@ -146,7 +193,8 @@ class Processes(Case):
         self.assertEqual(content(loader), expected(self.all_rows[1:]))
 
     def test_copies_have_the_same_arguments(self) -> None:
-        arguments = {"zarr_format": 3, "in_flight": 3, "retries": 2, "bytes": 1 << 27,
+        arguments = {"zarr_format": 3, "in_flight": 3, "retries": 2, "hedges": None,
+                     "bytes": 1 << 27,
                      "floor_arrays": 1 << 20, "floor_shards": 1 << 21, "arrays": 9, "shards": 8,
                      "keep_faults": 1.5, "longest_wait": 2.5, "gap": 10, "longest_range": 1 << 20,
                      "storage_options": {}}

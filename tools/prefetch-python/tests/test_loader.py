@@ -74,9 +74,35 @@ class Content(Case):
                     del batch
         self.assertIn("bucket/inner/a/zarr.json", server.log)
 
+    def test_reads_that_take_long_are_sent_twice(self) -> None:
+        for hedges, wanted in ((0.05, 1), (None, 0), (0.0, 0)):
+            late, came = threading.Event(), []
+
+            def hold(path: str) -> None:
+                came.append(path)
+                if path == "b/c/5/0" and came.count(path) == 1:
+                    # Until it is asked for once more, or for so long.
+                    late.wait(PATIENCE if wanted else 0.5)
+                elif path == "b/c/5/0":
+                    late.set()
+
+            prefetcher = zp.Prefetcher(self.serve(hold).url, hedges=hedges)
+            # It has to know of some answers.
+            for _ in range(10):
+                for batch in zp.Loader(prefetcher, [[("b", (0, 0), (20, 6))]]):
+                    del batch
+            (batch,) = zp.Loader(prefetcher, [[("b", (20, 0), (4, 6))]])
+            with self.subTest(hedges):
+                self.assertEqual(stores.numbers(batch[0]), stores.elements([20, 0], [4, 6], SHAPE, 0))
+                self.assertEqual(came.count("b/c/5/0"), 1 + wanted)
+                self.assertGreaterEqual(prefetcher.counts()["hedges"], wanted)
+                if not wanted:
+                    self.assertEqual(prefetcher.counts()["hedges"], 0)
+            del batch
+
     def test_counts(self) -> None:
         prefetcher = zp.Prefetcher(self.folder)
-        none = {"requests": 0, "retries": 0, "bytes": 0, "metadata_bytes": 0}
+        none = {"requests": 0, "retries": 0, "hedges": 0, "bytes": 0, "metadata_bytes": 0}
         self.assertEqual(prefetcher.counts(), none)
         for _ in range(2):
             (batch,) = zp.Loader(prefetcher, [[("a", (0, 0), (2, 3))]])
@@ -246,6 +272,23 @@ class Iterators(Case):
             self.assert_rows(next(loader), [2])
             self.assertEqual(list(loader), [])
             self.assertEqual(loader.state(), {"version": 1, "batch": 3})
+
+    def test_batches_that_are_none_hold_up_no_others(self) -> None:
+        bad = [("a", (0, 0))]
+        for bounds in ({}, {"lookahead": 2, "depth": 1}):
+            batches = [[self.rows[0]], *[bad] * 5, *[[row] for row in self.rows], *[bad] * 40]
+            loader, found, faults = zp.Loader(self.prefetcher, batches, **bounds), [], 0
+            # A call that waits for ever is ended.
+            watch = threading.Timer(PATIENCE, loader.close)
+            watch.start()
+            while not loader.closed:
+                try:
+                    found.extend(batch[0].start[0] for batch in loader)
+                except zp.MisuseError:
+                    faults += 1
+            watch.cancel()
+            watch.join()
+            self.assertEqual((found, faults), ([0, *range(24)], 45), bounds)
 
     def test_batches_that_are_none(self) -> None:
         with self.assertRaises(TypeError):

@@ -153,6 +153,19 @@ class Asyncio(Held):
 
         asyncio.run(main())
 
+    def test_loops_follow_each_other(self) -> None:
+        loader = self.loader()
+
+        async def take() -> list[int]:
+            # Two at once: one of them waits for its turn.
+            both = asyncio.gather(anext(loader), anext(loader))
+            await asyncio.sleep(0.01)
+            self.held.set()
+            return sorted(batch[0].start[0] for batch in await both)
+
+        self.assertEqual(asyncio.run(take()), [0, 2])
+        self.assertEqual(asyncio.run(take()), [4, 6])
+
     def test_tasks_take_turns(self) -> None:
         async def main() -> list[int]:
             loader = self.loader()

@@ -6,10 +6,13 @@
 //! where the consumer takes long for a batch, and loads do not.
 
 mod common;
+mod room;
 
+use std::collections::VecDeque;
+use std::pin::pin;
 use std::sync::Arc;
 
-use futures_util::{stream, StreamExt as _};
+use futures_util::{stream, FutureExt as _, StreamExt as _};
 use tokio::sync::{mpsc, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -18,12 +21,12 @@ use crate::array::ArrayMeta;
 use crate::batch::{Batch, Ready};
 use crate::order::Position;
 use crate::pace::Signals;
-use crate::plan::Plan;
 use crate::prefetcher::{Ahead, Prefetcher, Sample, Stream};
 use crate::read::{places, read, Waves};
 use crate::{Fault, Kind};
 use common::Common;
 pub use common::Counters;
+use room::{room, sizes};
 
 /// Sizes of a loader.
 #[derive(Debug, Clone, Copy)]
@@ -147,8 +150,8 @@ impl Loader {
         Self::start(prefetcher, settings, stream::iter(batches))
     }
 
-    /// As [`Self::placed`], for batches that come one by one. It begins to load when it has
-    /// [`Settings::lookahead`] of them, or all.
+    /// As [`Self::placed`], for batches that come one by one. Each is loaded as soon as those before it
+    /// are on their way, and it waits for none behind it.
     ///
     /// # Errors
     ///
@@ -323,68 +326,43 @@ fn units(bytes: u64) -> u32 {
     bytes.div_ceil(UNIT).clamp(1, most) as u32
 }
 
-/// Bytes of each sample of a batch, and of all.
-fn sizes(plan: &Plan, samples: &[Sample]) -> Result<(Vec<u64>, u64), Fault> {
-    let mut all = 0_u64;
-    let bytes = |(at, sample): (usize, &Sample)| {
-        let element = plan.element_bytes(at).unwrap_or(0);
-        let elements = sample.region.elements();
-        let bytes = elements.and_then(|count| count.checked_mul(element));
-        let sum = bytes.and_then(|bytes| all.checked_add(bytes));
-        let sum = sum.filter(|sum| *sum <= isize::MAX as u64);
-        let (Some(bytes), Some(sum)) = (bytes, sum) else {
-            return Err(too_large(sample));
-        };
-        all = sum;
-        Ok(bytes)
-    };
-    let sizes = samples
-        .iter()
-        .enumerate()
-        .map(bytes)
-        .collect::<Result<_, _>>()?;
-    Ok((sizes, all))
-}
-
-fn too_large(sample: &Sample) -> Fault {
-    let Sample { array, region } = sample;
-    let text = format!(
-        "{array}: there is no memory for a box of {:?}",
-        region.shape
-    );
-    Fault::new(Kind::TooLarge, text)
-}
-
-/// Room for a sample.
-fn room(bytes: u64, sample: &Sample) -> Result<Vec<u8>, Fault> {
-    let bytes = usize::try_from(bytes).map_err(|_| too_large(sample))?;
-    let mut room = Vec::new();
-    room.try_reserve_exact(bytes)
-        .map_err(|_| too_large(sample))?;
-    room.resize(bytes, 0);
-    Ok(room)
-}
-
 impl Driver {
     async fn run(
         self,
-        mut batches: impl stream::Stream<Item = Placed> + Send + Unpin + 'static,
+        batches: impl stream::Stream<Item = Placed> + Send + Unpin + 'static,
         send: mpsc::UnboundedSender<(Load, Permits)>,
     ) {
-        let mut ahead = std::collections::VecDeque::new();
+        let most = self.settings.lookahead.max(1);
+        let mut batches = batches.fuse();
+        let mut ahead = VecDeque::new();
         loop {
-            while ahead.len() < self.settings.lookahead.max(1) {
-                match batches.next().await {
-                    Some((behind, samples)) => {
-                        ahead.push_back((behind, self.stream.submit(samples)));
-                    }
-                    None => break,
-                }
+            while ahead.len() < most {
+                let next = match ahead.is_empty() {
+                    true => batches.next().await,
+                    // The first of them does not wait for those that are not there.
+                    false => batches.next().now_or_never().flatten(),
+                };
+                let Some((behind, samples)) = next else {
+                    break;
+                };
+                ahead.push_back((behind, self.stream.submit(samples)));
             }
             let Some((behind, batch)) = ahead.pop_front() else {
                 return;
             };
-            let Some(permits) = self.permits(&batch).await else {
+            let permits = {
+                let mut permits = pin!(self.permits(&batch));
+                loop {
+                    tokio::select! {
+                        biased;
+                        permits = &mut permits => break permits,
+                        Some((behind, samples)) = batches.next(), if ahead.len() + 1 < most => {
+                            ahead.push_back((behind, self.stream.submit(samples)));
+                        }
+                    }
+                }
+            };
+            let Some(permits) = permits else {
                 return;
             };
             let load = self.load(batch, behind);
@@ -465,37 +443,4 @@ async fn once(prefetcher: &Prefetcher, batch: &Ahead, waves: Waves) -> Result<Re
     let mut places = places(&mut data, samples);
     read(prefetcher.source(), &plan, batch.turn(), waves, &mut places).await?;
     Ok((data, plan.arrays))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::region::Region;
-
-    #[test]
-    fn sizes_have_an_end() {
-        let plan = Plan {
-            elements: vec![Some(2); 3],
-            ..Plan::default()
-        };
-        let samples = |side: u64, count: usize| -> Vec<_> {
-            let region = Region::new(&[0], &[side]);
-            let array = "a".into();
-            vec![Sample { array, region }; count]
-        };
-        assert_eq!(sizes(&plan, &samples(3, 3)), Ok((vec![6; 3], 18)));
-        let half = 1 << 61;
-        assert_eq!(
-            sizes(&plan, &samples(half, 1)),
-            Ok((vec![1 << 62], 1 << 62))
-        );
-        for (side, count) in [(half, 2), (1 << 62, 3), (1 << 63, 1)] {
-            let fault = sizes(&plan, &samples(side, count)).expect_err("too large");
-            assert_eq!(fault.kind(), Kind::TooLarge);
-        }
-        let one = &samples(1, 1)[0];
-        let fault = room(1 << 62, one).expect_err("no memory is so large");
-        assert_eq!(fault.kind(), Kind::TooLarge);
-        assert_eq!(room(3, one), Ok(vec![0; 3]));
-    }
 }

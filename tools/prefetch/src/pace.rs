@@ -3,8 +3,9 @@
 //! their time.
 //!
 //! A batch that takes as long to load as the consumer computes on one and a half has to be begun two
-//! batches ahead, and one more is in the consumer's hands. Both times are the loader's own measures, or
-//! what zernel has seen of the process ([`Signals`]), as long as that tells of them.
+//! batches ahead, and one more is in the consumer's hands. Both times are the loader's own measures. As
+//! long as zernel tells of the process ([`Signals`]), its computation counts in place of the own one, and
+//! its lead where that is longer than the own load.
 
 use std::fmt;
 use std::time::Duration;
@@ -114,9 +115,11 @@ impl Pace {
     /// Batches that are to be loaded ahead, 1 to `most`; `most` while nothing is known.
     pub fn depth(&self, most: usize) -> usize {
         let most = most.max(1);
-        let own = self.compute.zip(self.load);
-        let told = self.told.map(|signal| (signal.compute, signal.lead));
-        let Some((compute, load)) = told.or(own) else {
+        let told = self.told;
+        // Loads of the process that are not this loader's may be shorter: its own stand against them.
+        let load = told.map(|signal| signal.lead).max(self.load);
+        let compute = told.map(|signal| signal.compute).or(self.compute);
+        let Some((compute, load)) = compute.zip(load) else {
             return most;
         };
         let depth = match compute.as_nanos() {
@@ -226,6 +229,23 @@ mod tests {
             pace.signalled(Signal { compute, lead });
             assert_eq!(pace.depth(16), 2);
         }
+    }
+
+    #[test]
+    fn a_lead_below_the_own_load_does_not_count() {
+        let mut pace = pace(20, 40);
+        pace.signalled(Signal {
+            compute: ms(10),
+            lead: ms(1),
+        });
+        assert_eq!(pace.depth(16), 5);
+        // Without an own load there is nothing else.
+        let mut pace = Pace::new();
+        pace.signalled(Signal {
+            compute: ms(10),
+            lead: ms(1),
+        });
+        assert_eq!(pace.depth(16), 2);
     }
 
     #[test]

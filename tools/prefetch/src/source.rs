@@ -271,7 +271,10 @@ impl Source {
             match self.times.late() {
                 Late::Never => return false,
                 Late::After(time) if begin.elapsed() >= time => return true,
-                Late::After(time) => tokio::time::sleep_until(begin + time).await,
+                Late::After(time) => match begin.checked_add(time) {
+                    Some(late) => tokio::time::sleep_until(late).await,
+                    None => return false,
+                },
                 // One of the first waits until others have told what is late.
                 Late::Unknown(time) => tokio::time::sleep(time).await,
             }

@@ -88,6 +88,11 @@ def checked(batches: Order | Iterable[Iterable[_Sample]], state: Mapping[str, An
     return dict(state)
 
 
+def begins_anew(batches: Order | Iterable[Iterable[_Sample]]) -> bool:
+    """They can be gone through more than once."""
+    return isinstance(batches, Order) or iter(batches) is not batches
+
+
 def placed(batches: Order | Iterable[Iterable[_Sample]], state: State) -> Iterator[Placed]:
     """The batches behind a state."""
     if isinstance(batches, Order):

@@ -21,6 +21,7 @@ use crate::error::Error;
 ///
 /// `buffer` has room for the elements of a box of `sample`, and the strides are within it.
 #[pyclass(frozen, weakref, module = "zernel_prefetch")]
+#[derive(Debug, Clone)]
 pub(crate) struct Tensor {
     sample: Sample,
     element: Element,

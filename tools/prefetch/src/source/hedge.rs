@@ -12,7 +12,7 @@ pub struct Hedges {
     /// The part of the latest answers that were there by the time after which a read is late, from 0
     /// to 1.
     pub quantile: f64,
-    /// A read is late after so many times that time.
+    /// A read is late after so many times that time; infinity: never.
     pub factor: f64,
     /// No read is late before. Files, and stores nearby, are better waited for.
     pub least: Duration,
@@ -93,7 +93,12 @@ impl Times {
             times[rank.saturating_sub(1)]
         });
         state.late = Some(late);
-        Late::After(late.mul_f64(hedges.factor.max(0.0)).max(hedges.least))
+        let late = late.as_secs_f64() * hedges.factor.max(0.0);
+        match Duration::try_from_secs_f64(late) {
+            Ok(late) => Late::After(late.max(hedges.least)),
+            // It is no time that a clock has.
+            Err(_) => Late::Never,
+        }
     }
 
     /// An answer has come.
@@ -154,6 +159,24 @@ mod tests {
         (0..100).for_each(|_| never.came(ms(1)));
         assert_eq!(never.late(), Late::Never);
         assert!(!never.take());
+    }
+
+    #[test]
+    fn a_time_that_no_clock_has_never_comes() {
+        for factor in [f64::INFINITY, f64::MAX] {
+            for time in [Duration::ZERO, ms(100)] {
+                let times = Times::new(Some(Hedges {
+                    factor,
+                    ..Hedges::default()
+                }));
+                (0..FEWEST).for_each(|_| times.came(time));
+                let late = match (time.is_zero(), factor.is_finite()) {
+                    (true, true) => Late::After(ms(20)),
+                    _ => Late::Never,
+                };
+                assert_eq!(times.late(), late, "{factor} {time:?}");
+            }
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::stream;
 use object_store::path::Path;
 use object_store::ObjectStoreExt as _;
 use tokio::time::Instant;
@@ -282,4 +283,46 @@ async fn a_box_that_no_memory_holds_is_a_fault() {
     assert_eq!(fault.kind(), Kind::TooLarge);
     let loaded = loader.next().await.expect("one more").expect("no fault");
     assert_eq!(loaded.data, [numbers(1)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_that_came_waits_for_none_behind_it() {
+    let store = store().await;
+    let prefetcher = prefetcher(&store, 64, Options::default());
+    let settings = Settings {
+        depth: 1,
+        ..Settings::default()
+    };
+    let (send, mut come) = tokio::sync::mpsc::unbounded_channel();
+    let batches = stream::poll_fn(move |context| come.poll_recv(context));
+    let mut loader = Loader::streamed(&prefetcher, settings, batches).expect("a stream");
+    let submit = |at: u64| {
+        let behind = Position {
+            epoch: 0,
+            batch: at + 1,
+        };
+        send.send((behind, row(at))).expect("a loader");
+    };
+    submit(0);
+    tokio::time::sleep(10 * ROUND_TRIP).await;
+    // Its array, its index and its data.
+    assert_eq!(store.log(), ["a/zarr.json", "a/c/0/0", "a/c/0/0"]);
+    let mut next = async || loader.next().await.expect("one more").expect("no fault");
+    assert_eq!(next().await.data, [numbers(0)]);
+    // One is loaded and fills the depth, another waits: the metadata of those behind is read meanwhile.
+    submit(1);
+    submit(2);
+    tokio::time::sleep(10 * ROUND_TRIP).await;
+    store.log();
+    submit(24);
+    submit(40);
+    tokio::time::sleep(10 * ROUND_TRIP).await;
+    assert_eq!(store.log(), ["a/c/3/0", "a/c/5/0"]);
+    for at in [1, 2, 24, 40] {
+        let loaded = next().await;
+        assert_eq!(loaded.data, [numbers(at)]);
+        assert_eq!(loaded.behind.map(|behind| behind.batch), Some(at + 1));
+    }
+    drop(send);
+    assert!(loader.next().await.is_none());
 }

@@ -127,21 +127,32 @@ async fn second_reads_keep_the_bound() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_hedges_a_late_read_is_waited_for() {
-    let store = store().await;
-    let source = source(
-        &store,
-        Bounds {
-            hedges: None,
+async fn a_late_read_is_waited_for_without_hedges_or_with_times_without_an_end() {
+    let never = |factor, least| {
+        Some(Hedges {
+            factor,
+            least,
+            ..Hedges::default()
+        })
+    };
+    for hedges in [
+        None,
+        never(f64::INFINITY, Duration::ZERO),
+        never(1.0, Duration::MAX),
+    ] {
+        let store = store().await;
+        let bounds = Bounds {
+            hedges,
             ..hedged(64)
-        },
-    );
-    read(&source, 0..64).await;
-    store.stalls_once("5", STALL);
-    let begin = Instant::now();
-    read(&source, 0..64).await;
-    assert_eq!(begin.elapsed(), STALL + ROUND_TRIP);
-    assert_eq!(source.counts().requests, 128);
+        };
+        let source = source(&store, bounds);
+        read(&source, 0..64).await;
+        store.stalls_once("5", STALL);
+        let begin = Instant::now();
+        read(&source, 0..64).await;
+        assert_eq!(begin.elapsed(), STALL + ROUND_TRIP);
+        assert_eq!(source.counts().requests, 128);
+    }
 }
 
 #[tokio::test(start_paused = true)]
