@@ -13,7 +13,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{ensure, Result};
 use clap::{Parser, Subcommand};
 use tokio::net::TcpListener;
 use zernel_store::objects::Objects;
@@ -124,10 +124,22 @@ fn main() -> Result<()> {
                 in_flight,
                 bytes: mib << 20,
             };
-            if words.is_empty() || words.iter().any(|word| word == "gates") {
+            for name in &libraries {
+                let known = cases::LIBRARIES;
+                ensure!(
+                    known.contains(&name.as_str()),
+                    "{name}: it is one of {known:?}"
+                );
+            }
+            let has_gates = words.is_empty() || words.iter().any(|word| word == "gates");
+            let cases = cases::cases(&words, scale);
+            ensure!(
+                has_gates || !cases.is_empty(),
+                "no case has any of {words:?} in its name"
+            );
+            if has_gates {
                 cases::gates(&bench, scale)?;
             }
-            let cases = cases::cases(&words, scale);
             cases::run(&bench, &cases, &libraries, repeat.max(1), &out)?;
         }
     }
