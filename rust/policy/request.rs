@@ -218,7 +218,7 @@ impl Slot {
         self.state = State::Armed;
         self.begin = now;
         self.plan = *plan;
-        match self.gate(seen) {
+        match seen.gate_of(plan.gate) {
             Gate::Pending => self.take_if_due(now, actions),
             Gate::Open => self.set_ready(now, now, seen, actions),
             Gate::Failed => self.plan.trigger_at = now,

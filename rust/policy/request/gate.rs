@@ -17,14 +17,6 @@ use super::{
 use crate::policy::units::Ns;
 
 impl Slot {
-    /// The state of its gate; one without a gate waits for other words.
-    pub(super) fn gate(&self, seen: &Observed) -> Gate {
-        match self.plan.gate {
-            true => Gate::of(seen.gate),
-            false => Gate::Pending,
-        }
-    }
-
     /// Takes up its gate, behind the stores that name it: who says that the data is ready, or that the
     /// request is done, knows better.
     #[cold]
@@ -33,7 +25,7 @@ impl Slot {
         if !matches!(self.state, State::Armed | State::Taken { .. }) {
             return;
         }
-        match self.gate(seen) {
+        match Gate::of(seen.gate) {
             Gate::Pending => {}
             Gate::Open => {
                 // A time before the begin is an earlier request's.

@@ -100,6 +100,16 @@ pub(crate) struct Observed {
     pub(crate) held: u32,
 }
 
+impl Observed {
+    /// The state of the gate of a request; one without a gate waits for other words.
+    pub(crate) const fn gate_of(&self, has_gate: bool) -> Gate {
+        match has_gate {
+            true => Gate::of(self.gate),
+            false => Gate::Pending,
+        }
+    }
+}
+
 #[cfg(any(test, zernel_kunit))]
 #[cfg_attr(not(test), kernel::macros::kunit_tests(zernel_policy_request_words))]
 mod tests {

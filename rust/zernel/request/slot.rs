@@ -82,16 +82,6 @@ pub(crate) struct Begin {
     pub(crate) slo: Ns,
 }
 
-impl Begin {
-    /// The state of its gate; one without a gate waits for other words.
-    fn gate(&self, seen: &Observed) -> Gate {
-        match self.gate {
-            true => Gate::of(seen.gate),
-            false => Gate::Pending,
-        }
-    }
-}
-
 /// A request that begins.
 #[derive(Default)]
 pub(crate) struct Begun {
@@ -287,7 +277,7 @@ impl Slot {
         // Without anything known, at once.
         let predicted = predicted.unwrap_or(ask.expected);
         let lead = choice.lead((predicted > Ns::ZERO).then_some(predicted), cost);
-        let gate = ask.gate(&seen);
+        let gate = seen.gate_of(ask.gate);
         let trigger_at = match gate {
             Gate::Pending => now.saturating_add(lead),
             Gate::Open | Gate::Failed => now,

@@ -7,8 +7,10 @@
 
 use std::time::Duration;
 
-/// Pairs of a comparison.
-pub const PAIRS: usize = 32;
+use crate::verdict::WINDOW;
+
+/// Pairs of a comparison: each has one of the requests that are judged.
+const PAIRS: usize = WINDOW as usize;
 
 /// Fewer tell nothing.
 pub const LEAST_PAIRS: usize = 16;

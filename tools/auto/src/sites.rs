@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::verdict::{Outcome, Site, Turn};
+use crate::verdict::{Outcome, Part, Site};
 
 /// Sites that are told apart; all others are one.
 const SIZE: usize = 256;
@@ -36,14 +36,14 @@ impl Place {
     }
 
     /// A round begins there; none: by the class alone.
-    pub fn begins(&self) -> Option<Turn> {
+    pub fn begins(&self) -> Option<Part> {
         self.site().begins()
     }
 
     /// A round of it is over, as of [`Site::add`].
-    pub fn add(&self, turn: Turn, outcome: Outcome, cost: Duration, time: Option<Duration>) {
+    pub fn add(&self, part: Part, outcome: Outcome, cost: Duration, time: Option<Duration>) {
         // Its next begins know.
-        let _ = self.site().add(turn, outcome, cost, time);
+        let _ = self.site().add(part, outcome, cost, time);
     }
 
     /// True if the data of its last request took longer than a trigger may wait.

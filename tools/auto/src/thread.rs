@@ -11,7 +11,7 @@ use crate::requests::Ticket;
 use crate::settings::Begin;
 use crate::sites::{Place, Sites};
 use crate::underway::{End, Underway, LONGEST};
-use crate::verdict::{Outcome, Turn};
+use crate::verdict::{Outcome, Part};
 use crate::watch::{settings, REQUESTS};
 use crate::{contexts, key, sys};
 
@@ -158,8 +158,8 @@ fn begin(origin: Origin) -> Option<Ticket> {
         Begin::Socket => sys::current().or_else(contexts::only)?,
     };
     let site = SITES.find(key::of_call(origin.caller, origin.bytes));
-    let turn = match settings.has_all_sites {
-        true => Turn::UNJUDGED,
+    let part = match settings.has_all_sites {
+        true => Part::UNJUDGED,
         false => site.begins()?,
     };
     let key = site.key(|| {
@@ -173,7 +173,7 @@ fn begin(origin: Origin) -> Option<Ticket> {
         }
         let mut outcome = None;
         let mut request = None;
-        if turn.has_request {
+        if part.has_request {
             request = self::request(runtime, number, site, key)?;
             outcome = request.is_none().then_some(Outcome::Refused);
         }
@@ -181,7 +181,7 @@ fn begin(origin: Origin) -> Option<Ticket> {
         let underway = Underway {
             request,
             site,
-            turn,
+            part,
             begun,
             cost: begun - start,
             outcome,

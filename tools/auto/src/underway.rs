@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use zernel_runtime::Request;
 
 use crate::sites::Place;
-use crate::verdict::{Outcome, Turn};
+use crate::verdict::{Outcome, Part};
 
 /// The longest time from a begin to its trigger. A call that waits for the whole context and is not
 /// seen waits so long for it, and for its lease.
@@ -22,7 +22,7 @@ pub struct Underway {
     /// None: it is for comparison, or its request was refused or is over before its time.
     pub request: Option<Request>,
     pub site: &'static Place,
-    pub turn: Turn,
+    pub part: Part,
     pub begun: Instant,
     /// Time that the begin took.
     pub cost: Duration,
@@ -102,7 +102,7 @@ impl Underway {
         let time = (self.has_work && end == End::Done).then(|| self.begun.elapsed() + self.cost);
         if end != End::Dropped {
             let outcome = self.outcome.unwrap_or(unused);
-            self.site.add(self.turn, outcome, self.cost, time);
+            self.site.add(self.part, outcome, self.cost, time);
         }
     }
 }

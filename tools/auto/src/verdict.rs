@@ -139,7 +139,7 @@ pub fn judge(window: &Window) -> Verdict {
 
 /// The part of a round in the verdict of its site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Turn {
+pub struct Part {
     /// A request is wanted. Otherwise its time is compared with that of those.
     pub has_request: bool,
     /// It began under this one of the site's verdicts.
@@ -148,7 +148,7 @@ pub struct Turn {
     pair: u32,
 }
 
-impl Turn {
+impl Part {
     /// With a request, and without a part in any verdict.
     pub const UNJUDGED: Self = Self {
         has_request: true,
@@ -200,7 +200,7 @@ impl Site {
     };
 
     /// A round begins; none: by its class alone.
-    pub fn begins(&mut self) -> Option<Turn> {
+    pub fn begins(&mut self) -> Option<Part> {
         match &mut self.state {
             State::Paused(left @ 1..) => {
                 *left -= 1;
@@ -208,7 +208,7 @@ impl Site {
             }
             State::Sure(left @ 1..) => {
                 *left -= 1;
-                return Some(Turn {
+                return Some(Part {
                     has_request: true,
                     verdict: self.verdict,
                     pair: 0,
@@ -227,7 +227,7 @@ impl Site {
                 first
             }
         };
-        Some(Turn {
+        Some(Part {
             has_request,
             verdict: self.verdict,
             pair: self.pair,
@@ -255,18 +255,18 @@ impl Site {
     /// request, `outcome` is that one's, whose begin took `cost`. At the end of a window, the verdict.
     pub fn add(
         &mut self,
-        turn: Turn,
+        part: Part,
         outcome: Outcome,
         cost: Duration,
         time: Option<Duration>,
     ) -> Option<Verdict> {
-        if turn.verdict != self.verdict {
+        if part.verdict != self.verdict {
             return None;
         }
-        if let (1.., Some(time)) = (turn.pair, time) {
-            self.pairs.add(turn.pair, turn.has_request, time);
+        if let (1.., Some(time)) = (part.pair, time) {
+            self.pairs.add(part.pair, part.has_request, time);
         }
-        if turn.has_request {
+        if part.has_request {
             self.window.add(outcome, cost);
         }
         if self.window.requests() < WINDOW {
@@ -373,11 +373,11 @@ mod tests {
 
     /// Runs a round from begin to end; the verdict. False: it was by its class alone.
     fn round(site: &mut Site, outcome: Outcome, (with, without): Times) -> (bool, Option<Verdict>) {
-        let Some(turn) = site.begins() else {
+        let Some(part) = site.begins() else {
             return (false, None);
         };
-        let time = Duration::from_micros(if turn.has_request { with } else { without });
-        (true, site.add(turn, outcome, COST, Some(time)))
+        let time = Duration::from_micros(if part.has_request { with } else { without });
+        (true, site.add(part, outcome, COST, Some(time)))
     }
 
     /// Runs rounds of a site that has requests until there is a verdict.
@@ -430,10 +430,10 @@ mod tests {
             let verdict = fill(&mut site, GOOD, (90, 100));
             assert_eq!(verdict, Some(Verdict::Requests));
             for at in 0..SURE {
-                let turn = site.begins().unwrap();
-                assert!(turn.has_request, "{at}");
+                let part = site.begins().unwrap();
+                assert!(part.has_request, "{at}");
                 if at >= lost {
-                    let verdict = site.add(turn, GOOD, COST, Some(Duration::from_micros(90)));
+                    let verdict = site.add(part, GOOD, COST, Some(Duration::from_micros(90)));
                     assert!(verdict.is_none_or(|verdict| verdict == Verdict::Requests));
                 }
             }
@@ -450,8 +450,8 @@ mod tests {
         let late: Vec<_> = (0..20).filter_map(|_| site.begins()).collect();
         assert_eq!(fill(&mut site, GOOD, (90, 100)), Some(Verdict::Requests));
         let before = site;
-        for turn in late.into_iter().chain([Turn::UNJUDGED]) {
-            assert_eq!(site.add(turn, Outcome::Expired, COST, None), None);
+        for part in late.into_iter().chain([Part::UNJUDGED]) {
+            assert_eq!(site.add(part, Outcome::Expired, COST, None), None);
         }
         assert_eq!(site, before);
     }
@@ -464,7 +464,7 @@ mod tests {
             assert!(pair[0].has_request != pair[1].has_request && pair[0].pair == pair[1].pair);
         }
         let first = rounds.iter().step_by(2);
-        let first = first.filter(|turn| turn.has_request).count();
+        let first = first.filter(|part| part.has_request).count();
         assert!((8..=24).contains(&first), "{first}");
     }
 
@@ -474,9 +474,9 @@ mod tests {
             let mut site = Site::NEW;
             let mut verdict = None;
             while verdict.is_none() {
-                let turn = site.begins().unwrap();
-                let time = (turn.pair as usize <= known).then_some(Duration::from_micros(100));
-                verdict = site.add(turn, GOOD, COST, time);
+                let part = site.begins().unwrap();
+                let time = (part.pair as usize <= known).then_some(Duration::from_micros(100));
+                verdict = site.add(part, GOOD, COST, time);
             }
             let expected = match known < LEAST_PAIRS {
                 true => Verdict::Requests,

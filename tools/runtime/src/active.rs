@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering::AcqRel, Ordering::Release};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use cuda::{Context, Driver, Node, OwnStream, Registered, Stream};
+use cuda::{Context, Driver, Entered, Node, OwnStream, Registered, Stream};
 use libzernel::request::{Begin, Begun, Number, Slot, Slots, Word};
 use libzernel::{tsg, Target, Zernel};
 
@@ -197,14 +197,18 @@ impl Active {
 
     /// Fails for a stream that requests cannot be put into.
     pub(crate) fn check_stream(&self, stream: Stream) -> Result<()> {
-        let entered = self.driver.enter(self.context)?;
-        if entered.context_of(stream)? != Some(self.context) {
-            return Err(Error::ForeignStream);
-        }
-        match entered.is_capturing(stream)? {
+        match self.is_capturing(&self.driver.enter(self.context)?, stream)? {
             true => Err(Error::Capturing),
             false => Ok(()),
         }
+    }
+
+    /// True if calls on a stream are captured. Fails for one of another context.
+    fn is_capturing(&self, entered: &Entered<'_>, stream: Stream) -> Result<bool> {
+        if entered.context_of(stream)? != Some(self.context) {
+            return Err(Error::ForeignStream);
+        }
+        Ok(entered.is_capturing(stream)?)
     }
 
     /// Begins a request in a lane: tells zernel, and puts the wait and the holder into a stream, or
@@ -250,10 +254,7 @@ impl Active {
     pub(crate) fn record(&self, lane: u32, stream: Stream) -> Result<(Node, Node)> {
         let words = self.words(lane);
         let entered = self.driver.enter(self.context)?;
-        if entered.context_of(stream)? != Some(self.context) {
-            return Err(Error::ForeignStream);
-        }
-        if !entered.is_capturing(stream)? {
+        if !self.is_capturing(&entered, stream)? {
             return Err(Error::NotCapturing);
         }
         // The last request of the lane is over: all words have come to its number, but that of the GPU

@@ -5,7 +5,7 @@ use super::*;
 use std::time::{Duration, Instant};
 
 use crate::sites::Sites;
-use crate::verdict::Turn;
+use crate::verdict::Part;
 use zernel_runtime::{Mode, Options, Runtime, Spec};
 
 static SITES: Sites = Sites::new();
@@ -16,7 +16,7 @@ fn underway() -> Underway {
     Underway {
         request: Some(runtime.begin(&Spec::new()).unwrap()),
         site: SITES.find(1),
-        turn: Turn::UNJUDGED,
+        part: Part::UNJUDGED,
         begun: Instant::now(),
         cost: Duration::ZERO,
         outcome: None,
