@@ -2,6 +2,7 @@
 /*
  * Controls: their numbers, permission, and the way of the parameters.
  */
+#include <linux/sched.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 
@@ -89,8 +90,11 @@ static atomic_t calls[ARRAY_SIZE(commands) + 1][2];
  * that calls for these do not count.
  */
 static atomic_t dead_calls;
-/* The last of these: control, client, object and status, each written by itself. */
-static u32 dead_last[4];
+/* The last of these, in a ring that is not locked. */
+static struct dead_call {
+	u32 control, client, object, status;
+	char comm[TASK_COMM_LEN];
+} dead_ring[4];
 
 static const struct command *find(u32 number)
 {
@@ -238,11 +242,14 @@ u32 simrm_control(const struct simrm_caller *who, struct rm_control *control)
 	atomic_inc(&calls[command ? command - commands : ARRAY_SIZE(commands)][who->kernel]);
 	status = carry_out(who, command, control);
 	if (who->kernel && command && command->kind == SIMRM_TSG && is_gone(status)) {
-		WRITE_ONCE(dead_last[0], control->cmd);
-		WRITE_ONCE(dead_last[1], control->client);
-		WRITE_ONCE(dead_last[2], control->object);
-		WRITE_ONCE(dead_last[3], status);
-		atomic_inc(&dead_calls);
+		unsigned int at = atomic_fetch_inc(&dead_calls);
+		struct dead_call *dead = &dead_ring[at % ARRAY_SIZE(dead_ring)];
+
+		dead->control = control->cmd;
+		dead->client = control->client;
+		dead->object = control->object;
+		dead->status = status;
+		get_task_comm(dead->comm, current);
 	}
 	return status;
 }
@@ -257,9 +264,10 @@ int simrm_control_calls(char *buffer, size_t size)
 		used += scnprintf(buffer + used, size - used, "%#010x kernel %d user %d\n",
 				  i < ARRAY_SIZE(commands) ? commands[i].number : U32_MAX,
 				  atomic_read(&calls[i][1]), atomic_read(&calls[i][0]));
-	return used + scnprintf(buffer + used, size - used,
-				"dead %d last %#x client %#x object %#x status %#x\n",
-				atomic_read(&dead_calls), READ_ONCE(dead_last[0]),
-				READ_ONCE(dead_last[1]), READ_ONCE(dead_last[2]),
-				READ_ONCE(dead_last[3]));
+	used += scnprintf(buffer + used, size - used, "dead %d of", atomic_read(&dead_calls));
+	for (i = 0; i < ARRAY_SIZE(dead_ring); i++)
+		used += scnprintf(buffer + used, size - used, " %#x(%#x:%#x)=%#x[%s]",
+				  dead_ring[i].control, dead_ring[i].client, dead_ring[i].object,
+				  dead_ring[i].status, dead_ring[i].comm);
+	return used + scnprintf(buffer + used, size - used, "\n");
 }

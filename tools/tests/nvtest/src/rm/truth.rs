@@ -266,7 +266,7 @@ pub fn registers(runlist: u32) -> Result<Place> {
 }
 
 /// Calls of the kernel to the resource manager for a TSG that was gone, since it was loaded, and
-/// the last of them.
+/// the last four of them: control, client, object, status, thread.
 pub fn dead_calls() -> Result<(u64, String)> {
     let text = fs::read_to_string(CALLS).context(CALLS)?;
     let dead = text.lines().find_map(|line| line.strip_prefix("dead "));
