@@ -25,6 +25,7 @@ pub const SUITE: Suite = Suite::new(
         case("slow_controls_delay_nobody", slow_controls_delay_nobody),
         case("gone_is_dropped_at_once", gone_is_dropped_at_once),
         case("dead_handles_make_no_noise", dead_handles_make_no_noise),
+        case("stopped_gpu_makes_no_noise", stopped_gpu_makes_no_noise),
         case("failed_once_works_again", failed_once_works_again),
     ],
     LOADED,
@@ -254,6 +255,8 @@ fn dead_handles_make_no_noise() -> Outcome {
     let lab = Lab::open()?;
     let log = Mark::new()?;
     let (before, (dead, _)) = (lab.stats()?, truth::dead_calls()?);
+    // A GPU whose last file is closed stops, and takes what is on it along.
+    let keeper = Runtime::open()?;
     let mut rounds = Repeat::new(ROUNDS, "rounds");
     for round in &mut rounds {
         let runtime = Runtime::open()?;
@@ -269,6 +272,7 @@ fn dead_handles_make_no_noise() -> Outcome {
             _ => tsgs.iter().try_for_each(|tsg| runtime.free(*tsg))?,
         }
     }
+    drop(keeper);
     lab.zernel.clear_class(&Target::current_process())?;
     wait_until("all TSGs are gone", || Ok(lab.tsgs()?.is_empty()))?;
     let after = lab.stats()?;
@@ -280,6 +284,40 @@ fn dead_handles_make_no_noise() -> Outcome {
     // The hook keeps handles alive while they are used: none was dead.
     let (calls, last) = truth::dead_calls()?;
     check_eq!(calls - dead, 0, "controls of dead TSGs; {last}");
+    let said = log.lines()?;
+    ensure!(said.len() < 20, "the kernel's log: {said:?}");
+    Ok(())
+}
+
+/// A GPU that stops takes its TSGs along and waits for no control: one that is under way then finds
+/// its TSG gone, and asks once more whether it is. It is no error.
+fn stopped_gpu_makes_no_noise() -> Outcome {
+    const ROUNDS: u64 = 40;
+    const TSGS: usize = 20;
+    let lab = Lab::open()?;
+    let log = Mark::new()?;
+    let (before, (dead, _)) = (lab.stats()?, truth::dead_calls()?);
+    let mut rounds = Repeat::new(ROUNDS, "rounds");
+    for round in &mut rounds {
+        let runtime = Runtime::open()?;
+        for _ in 0..TSGS {
+            runtime.compute()?;
+        }
+        let level = if round % 2 == 0 { Level::BE } else { Level::LC };
+        lab.zernel.set_class(&Target::current_process(), level)?;
+        // Its only file.
+        drop(runtime);
+    }
+    lab.zernel.clear_class(&Target::current_process())?;
+    wait_until("all TSGs are gone", || Ok(lab.tsgs()?.is_empty()))?;
+    check_eq!(lab.stats()?.errors - before.errors, 0, "errors");
+    let (calls, last) = truth::dead_calls()?;
+    let most = 2 * rounds.done();
+    let calls = calls - dead;
+    ensure!(
+        calls <= most,
+        "{calls} controls of dead TSGs, at most {most}; {last}"
+    );
     let said = log.lines()?;
     ensure!(said.len() < 20, "the kernel's log: {said:?}");
     Ok(())
