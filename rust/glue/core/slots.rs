@@ -89,7 +89,7 @@ impl Words {
     ///
     /// A program stores the words in the opposite order, so no store is seen here without the ones
     /// before it.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn observe(&self) -> Observed {
         let done = self.done.load(Acquire);
         let done_ns = Ns(self.done_at.load(Relaxed));
