@@ -24,6 +24,7 @@ pub(crate) mod holt;
 pub(crate) mod margin;
 mod predictor;
 pub(crate) mod quantile;
+pub(crate) mod trigger;
 
 use super::units::Ns;
 use ema::Ema;
@@ -146,17 +147,20 @@ impl Margins {
 }
 
 impl History {
-    /// Nothing is known.
-    pub(crate) const NEW: Self = Self {
-        quantile: Quantile::NEW,
-        ema: Ema::new(Ema::ALPHA),
-        holt: Holt::new(Holt::ALPHA, Holt::BETA),
-        margins: Margins {
-            fixed: Margin::NEW,
-            ema: Margin::NEW,
-            holt: Margin::NEW,
-        },
-    };
+    /// Nothing is known. Margins begin with this one.
+    pub(crate) fn new(margin: Ns) -> Self {
+        let margin = || Margin::new(margin);
+        Self {
+            quantile: Quantile::NEW,
+            ema: Ema::new(Ema::ALPHA),
+            holt: Holt::new(Holt::ALPHA, Holt::BETA),
+            margins: Margins {
+                fixed: margin(),
+                ema: margin(),
+                holt: margin(),
+            },
+        }
+    }
 
     /// Learns from a preparation that has ended. `choice`: how it was predicted; only the margin
     /// that was asked for follows its error.
@@ -198,6 +202,10 @@ impl History {
 mod tests {
     use super::*;
     use crate::policy::units::Ppm;
+
+    fn new() -> History {
+        History::new(Margin::USUAL)
+    }
 
     #[test]
     fn fractile_is_the_share_of_early() {
@@ -271,7 +279,7 @@ mod tests {
                     margin,
                     ..Choice::default()
                 };
-                let known = History::NEW.predict(choice).is_some();
+                let known = new().predict(choice).is_some();
                 assert_eq!(known, kind == Kind::Fixed);
             }
         }
@@ -279,7 +287,7 @@ mod tests {
 
     #[test]
     fn every_predictor_has_learnt_when_it_is_chosen() {
-        let mut history = History::NEW;
+        let mut history = new();
         for _ in 0..50 {
             history.observe(Ns(300_000), Choice::default());
         }
@@ -295,7 +303,7 @@ mod tests {
 
     #[test]
     fn margin_is_taken_off_on_demand() {
-        let mut history = History::NEW;
+        let mut history = new();
         history.observe(Ns(300_000), Choice::default());
         for kind in [Kind::Fixed, Kind::Ema, Kind::Holt] {
             let plain = Choice {

@@ -5,6 +5,7 @@
 
 pub(crate) mod nice;
 mod phases;
+mod triggers;
 mod turns;
 mod value;
 
@@ -423,6 +424,10 @@ sysfs::groups! {
     PreemptTimeout,
     NoHolder,
     RequestNice,
+    triggers::PreemptEnabled,
+    triggers::PreemptScheduled,
+    triggers::MinPrep,
+    triggers::SafetyMargin,
     turns::Rotation,
     turns::Quantum,
     turns::Timeslice,

@@ -6,6 +6,10 @@ use crate::policy::{
     nice::Delta,
     phase::Phase,
     predict::{
+        trigger::{
+            Rule,
+            Trigger, //
+        },
         Costs,
         Kind, //
     },
@@ -24,7 +28,8 @@ use kernel::sync::atomic::{
     Atomic, //
 };
 
-/// The lease; the predictor's number, and [`MARGIN`].
+/// The lease; the predictor's number, the trigger's from [`TRIGGER`] on, the shortest preparation that
+/// is waited for, in µs, from [`MIN_PREP`] on, and [`MARGIN`].
 static LEASE_AND_PREDICTOR: Atomic<u64> = Atomic::new(0);
 /// The costs of being early and late.
 static COSTS: Atomic<u64> = Atomic::new(0);
@@ -40,10 +45,26 @@ static LC_GID: Atomic<u64> = Atomic::new(NO_GROUP);
 /// Less urgent TSGs are kept off the GPU for each request without a holder.
 static EXCLUDES: Atomic<bool> = Atomic::new(false);
 
+/// The margin of a key that nothing is known of, in µs.
+static SAFETY_MARGIN: Atomic<u32> = Atomic::new(0);
+
 const NO_GROUP: u64 = u64::MAX;
 
 /// The classic margin is taken off.
 const MARGIN: u32 = 1 << 31;
+
+/// The first bit of the number of a trigger; those before it are the predictor's number.
+const TRIGGER: u32 = 2;
+/// The first bit of the shortest preparation.
+const MIN_PREP: u32 = 4;
+/// All bits of both; none is set by default.
+const RULE: u32 = !MARGIN & !((1 << TRIGGER) - 1);
+
+// Each has room for its largest value.
+const _: () = assert!(Trigger::Predicted.number() == 0);
+const _: () = assert!(Kind::ALL.len() <= 1 << TRIGGER);
+const _: () = assert!(Trigger::AtReady.number() < 1 << (MIN_PREP - TRIGGER));
+const _: () = assert!(Requests::MIN_PREP_MAX.0 < 1 << (31 - MIN_PREP));
 
 fn pack(upper: u32, lower: u32) -> u64 {
     u64::from(upper) << 32 | u64::from(lower)
@@ -63,6 +84,8 @@ pub(crate) struct Requested {
     pub(crate) margin: bool,
     /// The costs of being early and late.
     pub(crate) costs: Costs,
+    /// The trigger that follows from a prediction; `None`: as [`Rule::default`] has it.
+    pub(crate) rule: Option<Rule>,
 }
 
 /// Makes tunables known. Called with the registry locked.
@@ -75,11 +98,13 @@ pub(crate) fn publish(tunables: &Tunables) {
 fn publish_requests(requests: &Requests) {
     let costs = requests.costs();
     let margin = if requests.margin() { MARGIN } else { 0 };
-    let predictor = requests.predictor().number() | margin;
+    let rule = requests.rule().trigger.number() << TRIGGER | requests.min_prep().0 << MIN_PREP;
+    let predictor = requests.predictor().number() | rule | margin;
     LEASE_AND_PREDICTOR.store(pack(requests.lease().0, predictor), Relaxed);
     COSTS.store(pack(costs.early, costs.late), Relaxed);
     NICE.store(requests.nice().number(), Relaxed);
     EXCLUDES.store(requests.no_holder() == NoHolder::Exclude, Relaxed);
+    SAFETY_MARGIN.store(requests.safety_margin().0, Relaxed);
 }
 
 fn publish_phases(phases: &Phases) {
@@ -104,10 +129,24 @@ pub(crate) fn requested() -> Requested {
     let (early, late) = unpack(COSTS.load(Relaxed));
     Requested {
         lease: Us(lease),
-        predictor: Kind::new(predictor & !MARGIN).unwrap_or_default(),
+        predictor: Kind::new(predictor & ((1 << TRIGGER) - 1)).unwrap_or_default(),
         margin: predictor & MARGIN != 0,
         costs: Costs { early, late },
+        rule: (predictor & RULE != 0).then(|| rule(predictor)),
     }
+}
+
+#[cold]
+fn rule(predictor: u32) -> Rule {
+    Rule {
+        trigger: Trigger::new(predictor >> TRIGGER & 3).unwrap_or_default(),
+        min_prep: Us((predictor & !MARGIN) >> MIN_PREP).into(),
+    }
+}
+
+/// The margin of a key that nothing is known of.
+pub(crate) fn safety_margin() -> Us {
+    Us(SAFETY_MARGIN.load(Relaxed))
 }
 
 /// The treatment of less urgent TSGs for requests without a holder.

@@ -26,14 +26,22 @@ impl Margin {
     pub(crate) const LEAST: Ns = Ns(1_000);
     /// 500 µs: an estimate that is always wrong leaves the GPU idle for no longer than that.
     pub(crate) const MOST: Ns = Ns(500_000);
-    /// 20 µs: a tenth of the fixed predictor's 200 µs.
-    // INVARIANT: Within the bounds.
-    pub(crate) const NEW: Self = Self { ns: 20_000 };
+    /// 20 µs, the usual start: a tenth of the fixed predictor's 200 µs.
+    pub(crate) const USUAL: Ns = Ns(20_000);
 
     /// The error above which the margin grows, as a share of the estimate.
     const BAD: Permille = Permille(200);
     /// The error below which it shrinks.
     const GOOD: Permille = Permille(50);
+
+    /// One that starts with this value, or with the nearest within the bounds.
+    pub(crate) fn new(start: Ns) -> Self {
+        let ns = start.0.clamp(Self::LEAST.0, Self::MOST.0);
+        // INVARIANT: Just clamped, and the upper bound fits.
+        Self {
+            ns: u32::try_from(ns).unwrap_or(500_000),
+        }
+    }
 
     /// Learns how wrong an estimate was; there is nothing to learn if there was none.
     pub(crate) fn observe(&mut self, estimate: Option<Ns>, took: Ns) {
@@ -67,9 +75,13 @@ mod tests {
 
     const ESTIMATE: Option<Ns> = Some(Ns(1_000_000));
 
+    fn new() -> Margin {
+        Margin::new(Margin::USUAL)
+    }
+
     /// The margin after one observation.
     fn after(took: u64) -> u32 {
-        let mut margin = Margin::NEW;
+        let mut margin = new();
         margin.observe(ESTIMATE, Ns(took));
         margin.ns
     }
@@ -98,7 +110,7 @@ mod tests {
 
     #[test]
     fn stays_within_its_bounds() {
-        let mut margin = Margin::NEW;
+        let mut margin = new();
         for _ in 0..100 {
             margin.observe(ESTIMATE, Ns(u64::MAX));
         }
@@ -110,22 +122,30 @@ mod tests {
     }
 
     #[test]
+    fn starts_within_its_bounds() {
+        let start = |ns| Margin::new(Ns(ns)).ns;
+        assert_eq!((start(0), start(999)), (1_000, 1_000));
+        assert_eq!((start(50_000), start(500_000)), (50_000, 500_000));
+        assert_eq!((start(500_001), start(u64::MAX)), (500_000, 500_000));
+    }
+
+    #[test]
     fn is_taken_off_what_there_is() {
-        assert_eq!(Margin::NEW.taken_off(Some(Ns(50_000))), Some(Ns(30_000)));
-        assert_eq!(Margin::NEW.taken_off(Some(Ns(5))), Some(Ns(0)));
-        assert_eq!(Margin::NEW.taken_off(None), None);
+        assert_eq!(new().taken_off(Some(Ns(50_000))), Some(Ns(30_000)));
+        assert_eq!(new().taken_off(Some(Ns(5))), Some(Ns(0)));
+        assert_eq!(new().taken_off(None), None);
     }
 
     #[test]
     fn no_estimate_teaches_nothing() {
-        let mut margin = Margin::NEW;
+        let mut margin = new();
         margin.observe(None, Ns(5));
-        assert_eq!(margin.ns, Margin::NEW.ns);
+        assert_eq!(margin.ns, new().ns);
     }
 
     #[test]
     fn estimate_of_nothing_is_bad_or_fair() {
-        let mut margin = Margin::NEW;
+        let mut margin = new();
         margin.observe(Some(Ns(0)), Ns(0));
         assert_eq!(margin.ns, 20_000);
         margin.observe(Some(Ns(0)), Ns(1));

@@ -5,6 +5,11 @@ use super::Refused;
 use crate::policy::{
     nice::Delta,
     predict::{
+        margin::Margin,
+        trigger::{
+            Rule,
+            Trigger, //
+        },
         Costs,
         Kind, //
     },
@@ -16,7 +21,8 @@ use crate::policy::{
 /// # Invariants
 ///
 /// `lease` lies within [`Requests::LEASE_RANGE`], `preempt_timeout` within
-/// [`Requests::TIMEOUT_RANGE`]; no cost is above [`Requests::COST_MAX`].
+/// [`Requests::TIMEOUT_RANGE`], `safety_margin` within [`Requests::MARGIN_RANGE`]; no cost is above
+/// [`Requests::COST_MAX`], and `min_prep` not above [`Requests::MIN_PREP_MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Requests {
     lease: Us,
@@ -26,6 +32,10 @@ pub(crate) struct Requests {
     preempt_timeout: Us,
     nice: Delta,
     no_holder: NoHolder,
+    enabled: bool,
+    scheduled: bool,
+    min_prep: Us,
+    safety_margin: Us,
 }
 
 /// The treatment of less urgent TSGs for requests without a holder.
@@ -62,6 +72,13 @@ impl Requests {
     pub(crate) const TIMEOUT_RANGE: (Us, Us) = (Us(1), Us(1_000_000));
     /// Highest cost.
     pub(crate) const COST_MAX: u32 = 1_000_000;
+    /// Longest preparation that may count as short: 1 s.
+    pub(crate) const MIN_PREP_MAX: Us = Us(1_000_000);
+    /// Bounds of the start of a margin, those of the margin itself.
+    pub(crate) const MARGIN_RANGE: (Us, Us) = (
+        Us((Margin::LEAST.0 / 1_000) as u32),
+        Us((Margin::MOST.0 / 1_000) as u32),
+    );
 
     /// The values before anybody tunes.
     pub(crate) fn new() -> Self {
@@ -74,7 +91,75 @@ impl Requests {
             preempt_timeout: Us(1_000),
             nice: Delta::NONE,
             no_holder: NoHolder::default(),
+            enabled: true,
+            scheduled: true,
+            min_prep: Us(0),
+            safety_margin: Us((Margin::USUAL.0 / 1_000) as u32),
         }
+    }
+
+    /// True if a request takes the GPU before its data is ready.
+    pub(crate) fn enabled(&self) -> bool {
+        self.enabled
+    }
+
+    /// Changes [`Self::enabled`].
+    pub(crate) fn set_enabled(&mut self, on: bool) {
+        self.enabled = on;
+    }
+
+    /// True if it does so when the prediction says, and not as soon as it begins.
+    pub(crate) fn scheduled(&self) -> bool {
+        self.scheduled
+    }
+
+    /// Changes [`Self::scheduled`].
+    pub(crate) fn set_scheduled(&mut self, on: bool) {
+        self.scheduled = on;
+    }
+
+    /// Preparations that are expected to be shorter are not waited for.
+    pub(crate) fn min_prep(&self) -> Us {
+        self.min_prep
+    }
+
+    /// Changes [`Self::min_prep`].
+    pub(crate) fn set_min_prep(&mut self, time: Us) -> Result<(), Refused> {
+        if time > Self::MIN_PREP_MAX {
+            return Err(Refused::OutOfRange);
+        }
+        // INVARIANT: Just checked.
+        self.min_prep = time;
+        Ok(())
+    }
+
+    /// The rule for triggers that follows.
+    pub(crate) fn rule(&self) -> Rule {
+        let trigger = match (self.enabled, self.scheduled) {
+            (false, _) => Trigger::AtReady,
+            (true, false) => Trigger::AtBegin,
+            (true, true) => Trigger::Predicted,
+        };
+        Rule {
+            trigger,
+            min_prep: self.min_prep.into(),
+        }
+    }
+
+    /// The margin of a key that nothing is known of.
+    pub(crate) fn safety_margin(&self) -> Us {
+        self.safety_margin
+    }
+
+    /// Changes [`Self::safety_margin`].
+    pub(crate) fn set_safety_margin(&mut self, margin: Us) -> Result<(), Refused> {
+        let (min, max) = Self::MARGIN_RANGE;
+        if margin < min || margin > max {
+            return Err(Refused::OutOfRange);
+        }
+        // INVARIANT: Just checked.
+        self.safety_margin = margin;
+        Ok(())
     }
 
     /// The addition to the nice value of the thread of an LC request, from its trigger to its end.
@@ -189,7 +274,38 @@ fn in_cost_range(cost: u32) -> Result<u32, Refused> {
 )]
 mod tests {
     use super::*;
-    use crate::policy::tunables::Tunables;
+    use crate::policy::{
+        tunables::Tunables,
+        units::Ns, //
+    };
+
+    #[test]
+    fn triggers_are_tuned() {
+        let mut r = Requests::new();
+        assert_eq!(r.rule(), Rule::default());
+        for (enabled, scheduled, trigger) in [
+            (true, false, Trigger::AtBegin),
+            (false, true, Trigger::AtReady),
+            (false, false, Trigger::AtReady),
+            (true, true, Trigger::Predicted),
+        ] {
+            r.set_enabled(enabled);
+            r.set_scheduled(scheduled);
+            assert_eq!((r.enabled(), r.scheduled()), (enabled, scheduled));
+            assert_eq!(r.rule().trigger, trigger);
+        }
+        let old = r;
+        assert_eq!(r.set_min_prep(Us(1_000_001)), Err(Refused::OutOfRange));
+        for bad in [0, 501, u32::MAX] {
+            assert_eq!(r.set_safety_margin(Us(bad)), Err(Refused::OutOfRange));
+        }
+        assert_eq!(r, old);
+        assert_eq!(r.safety_margin(), Us(20));
+        assert_eq!(r.set_safety_margin(Us(500)), Ok(()));
+        assert_eq!(r.safety_margin(), Us(500));
+        assert_eq!(r.set_min_prep(Us(1_000_000)), Ok(()));
+        assert_eq!(r.rule().min_prep, Ns(1_000_000_000));
+    }
 
     #[test]
     fn requests_are_tuned_within_their_ranges() {

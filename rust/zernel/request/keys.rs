@@ -16,7 +16,8 @@ use crate::{
             History, //
         },
         units::Ns, //
-    }, //
+    },
+    tuned, //
 };
 use kernel::{
     prelude::*,
@@ -68,9 +69,10 @@ pub(super) struct Prediction {
 
 impl Key {
     fn new() -> Result<Arc<Self>> {
+        let margin = tuned::safety_margin().into();
         Arc::pin_init(
             pin_init!(Self {
-                history <- new_irq_lock!(History::NEW, c"zernel_key"),
+                history <- new_irq_lock!(History::new(margin), c"zernel_key"),
                 version: Atomic::new(0),
                 used: Atomic::new(0),
             }),

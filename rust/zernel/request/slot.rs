@@ -276,7 +276,11 @@ impl Slot {
         }
         // Without anything known, at once.
         let predicted = predicted.unwrap_or(ask.expected);
-        let lead = choice.lead((predicted > Ns::ZERO).then_some(predicted), cost);
+        let known = (predicted > Ns::ZERO).then_some(predicted);
+        let lead = match settings.rule {
+            None => choice.lead(known, cost),
+            Some(rule) => rule.lead(choice, known, cost),
+        };
         let gate = seen.gate_of(ask.gate);
         let trigger_at = match gate {
             Gate::Pending => now.saturating_add(lead),

@@ -13,6 +13,8 @@ use zernel_workload::{check_seconds, Deployment, Workload};
 use crate::model::measures::{Ns, Us};
 use crate::model::preset::{OpCost, Preset};
 use crate::policies::{Name, Options};
+use crate::policy;
+use crate::policy::predict::trigger::{Rule, Trigger};
 use crate::policy::predict::Kind as Predictor;
 use crate::policy::rotation::Discipline;
 use crate::sweep::{self, Job, Kind, Ran};
@@ -125,6 +127,18 @@ struct ZernelArgs {
     /// Cost of a nanosecond of added latency.
     #[arg(long, value_name = "COST", default_value_t = 6)]
     late_cost: u32,
+    /// Take the GPU when a request begins (begin), when its data is ready (ready), or when that is
+    /// predicted.
+    #[arg(long, default_value = "predicted", value_parser = trigger)]
+    trigger: Trigger,
+    /// Take it at begin where the preparation is expected to be shorter, in microseconds.
+    #[arg(long, value_name = "US", default_value_t = 0,
+          value_parser = clap::value_parser!(u32).range(..=1_000_000))]
+    min_prep_us: u32,
+    /// The margin that a point predictor starts with, in microseconds.
+    #[arg(long, value_name = "US", default_value_t = 20,
+          value_parser = clap::value_parser!(u32).range(1..=500))]
+    safety_margin_us: u32,
     /// Leave all best-effort TSGs enabled: no turns.
     #[arg(long)]
     no_rotation: bool,
@@ -185,6 +199,22 @@ fn discipline(text: &str) -> Result<Discipline> {
     })
 }
 
+/// A time in the unit of the policies.
+fn policy_us(us: u32) -> policy::units::Ns {
+    policy::units::Us(us).into()
+}
+
+fn trigger(text: &str) -> Result<Trigger> {
+    match text {
+        "predicted" => Ok(Trigger::Predicted),
+        "begin" => Ok(Trigger::AtBegin),
+        "ready" => Ok(Trigger::AtReady),
+        _ => Err(anyhow!(
+            "there is no trigger {text}; name one of predicted, begin, ready"
+        )),
+    }
+}
+
 fn workload_name(text: &str) -> Result<String> {
     Workload::check_name(text).map(|()| text.to_owned())
 }
@@ -224,6 +254,11 @@ impl Common {
         zernel.margin = self.zernel.margin;
         zernel.early = self.zernel.early_cost;
         zernel.late = self.zernel.late_cost;
+        zernel.rule = Rule {
+            trigger: self.zernel.trigger,
+            min_prep: policy_us(self.zernel.min_prep_us),
+        };
+        zernel.safety_margin = policy_us(self.zernel.safety_margin_us);
         zernel.rotate = !self.zernel.no_rotation;
         zernel.discipline = self.zernel.discipline;
         zernel.quantum = Us(self.zernel.quantum_us);

@@ -5,8 +5,12 @@ use crate::policy::{
     buckets::Scale,
     histogram::Latencies,
     predict::{
-        ema::Ema, fixed::Fixed, holt::Holt, quantile::Quantile, Choice, Costs, History, Kind,
-        Predictor, LONGEST,
+        ema::Ema,
+        fixed::Fixed,
+        holt::Holt,
+        quantile::Quantile,
+        trigger::{Rule, Trigger},
+        Choice, Costs, History, Kind, Predictor, LONGEST,
     },
     units::{Ns, Permille, Ppm},
 };
@@ -246,6 +250,13 @@ fn anything() -> impl Strategy<Value = u64> {
     ]
 }
 
+fn rule() -> impl Strategy<Value = Rule> {
+    (0u32..3, anything()).prop_map(|(trigger, min_prep)| Rule {
+        trigger: Trigger::new(trigger).unwrap(),
+        min_prep: Ns(min_prep),
+    })
+}
+
 fn costs() -> impl Strategy<Value = Costs> {
     let cost = || prop_oneof![0u32..20, any::<u32>()];
     (cost(), cost()).prop_map(|(early, late)| Costs { early, late })
@@ -349,8 +360,8 @@ proptest! {
     /// No input upsets any predictor, and a margin only ever makes it earlier.
     #[test]
     fn history_is_total(values in proptest::collection::vec((anything(), anything()), 0..100),
-                        costs in costs()) {
-        let mut history = History::NEW;
+                        costs in costs(), margin in anything(), rule in rule()) {
+        let mut history = History::new(Ns(margin));
         for (n, &(took, fixed)) in values.iter().enumerate() {
             let fixed = Fixed(Ns(fixed));
             for kind in Kind::ALL {
@@ -360,6 +371,13 @@ proptest! {
                 let with = history.predict(Choice { margin: true, ..choice });
                 prop_assert!(with <= plain);
                 prop_assert!(plain <= Some(LONGEST) || kind == Kind::Fixed);
+                // Nor does a rule put the trigger behind the time at which the data is expected.
+                let lead = rule.lead(choice, plain, Ns(fixed.0.0));
+                if rule == Rule::default() {
+                    prop_assert_eq!(lead, choice.lead(plain, Ns(fixed.0.0)));
+                }
+                let in_advance = rule.trigger != Trigger::AtReady && costs.late > 0;
+                prop_assert!(lead <= plain.unwrap_or(Ns(0)) || !in_advance);
             }
             history.observe(Ns(took), Choice { fixed, margin: true, ..Choice::default() });
         }

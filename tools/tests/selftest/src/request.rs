@@ -78,6 +78,11 @@ pub const SUITE: Suite = suite(
         case("system_sleep", power::ends_requests),
         case("predictors_learn", predictions::predictors_learn),
         case("tunable_predictor", predictions::tunable_predictor),
+        case("tunable_trigger", predictions::tunable_trigger),
+        case(
+            "margins_begin_as_tuned",
+            predictions::margins_begin_as_tuned,
+        ),
         case("keys_of_users", keys::of_users),
         case("no_holder_keeps_others_off", gate::keeps_others_off),
         case("no_holder_keeps_newcomers_off", gate::keeps_newcomers_off),

@@ -17,6 +17,7 @@ use crate::model::measures::Us;
 use crate::policy::class::Effective;
 use crate::policy::level::Level;
 use crate::policy::predict::fixed::Fixed;
+use crate::policy::predict::trigger::{Rule, Trigger};
 use crate::policy::predict::{Choice, Costs, History, Kind};
 use crate::policy::request::succession::Succession;
 use crate::policy::request::words::Observed;
@@ -38,6 +39,10 @@ pub(crate) struct Options {
     pub(crate) late: u32,
     /// True if point predictors take the classic margin off.
     pub(crate) margin: bool,
+    /// The margin of a client that nothing is known of.
+    pub(crate) safety_margin: Ns,
+    /// The trigger that follows from a prediction.
+    pub(crate) rule: Rule,
     /// True if best-effort TSGs take turns in software.
     pub(crate) rotate: bool,
     /// The order of their turns.
@@ -57,6 +62,11 @@ impl Options {
         early: 1,
         late: 6,
         margin: false,
+        safety_margin: Ns(20_000),
+        rule: Rule {
+            trigger: Trigger::Predicted,
+            min_prep: Ns(0),
+        },
         rotate: true,
         discipline: Discipline::Fair,
         quantum: Us(8_000),
@@ -205,6 +215,7 @@ impl Policy for Zernel {
             early,
             late,
             rotate,
+            rule,
             ..
         } = self.options;
         let mut name = "zernel".to_owned();
@@ -214,6 +225,11 @@ impl Policy for Zernel {
         if (early, late) != (Options::DEFAULT.early, Options::DEFAULT.late) {
             name += &format!(" {early}:{late}");
         }
+        name += match rule.trigger {
+            Trigger::Predicted => "",
+            Trigger::AtBegin => " at begin",
+            Trigger::AtReady => " at ready",
+        };
         if !rotate {
             name += " unrotated";
         }
@@ -221,12 +237,13 @@ impl Policy for Zernel {
     }
 
     fn start(&mut self, world: &mut World) {
+        let safety_margin = self.options.safety_margin;
         self.lanes = world
             .clients
             .iter()
             .map(|_| Lane {
                 requests: Succession::new(),
-                history: History::NEW,
+                history: History::new(safety_margin),
                 seen: Observed::default(),
                 alarm: 0,
                 phase: Phase::default(),
@@ -264,7 +281,7 @@ impl Policy for Zernel {
         }
         let lane = &mut self.lanes[client];
         let predicted = lane.history.predict(self.choice);
-        let lead = self.choice.lead(predicted, cost);
+        let lead = self.options.rule.lead(self.choice, predicted, cost);
         let plan = Plan {
             trigger_at: now.saturating_add(lead),
             lease: self.lease,

@@ -128,3 +128,61 @@ pub(super) fn tunable_predictor() -> Outcome {
     check_eq!(told[5], told[1], "no cost at all is an equal cost");
     Ok(())
 }
+
+/// The trigger is where it is tuned, for requests that begin from then on.
+pub(super) fn tunable_trigger() -> Outcome {
+    let (lab, client) = lab()?;
+    let slot = client.slot(0);
+    let expected = Duration::from_nanos(200_000_500);
+    let begin = Begin::new(client.tsg).expected(expected).exact();
+    let switch = Duration::from_nanos(switch_ns(&lab.zernel, client.tsg)?);
+    // From the begin to the trigger, at least and at most.
+    let lead = || -> Result<(Duration, Duration)> {
+        let before = Timestamp::now();
+        let begun = slot.begin(&begin)?;
+        let after = Timestamp::now();
+        slot.cancel(begun.number)?;
+        let least = begun.trigger_at.since(after);
+        Ok((least, begun.trigger_at.since(before)))
+    };
+    let predicted =
+        |(least, most): (Duration, Duration)| least <= expected && most + switch >= expected;
+    let at_once = |(least, _)| least == Duration::ZERO;
+    let never = |(_, most)| most > Duration::from_secs(17);
+    ensure!(predicted(lead()?), "by default {:?}", lead()?);
+    tune("preempt_scheduled", 0)?;
+    ensure!(at_once(lead()?), "at begin {:?}", lead()?);
+    tune("preempt_enabled", 0)?;
+    ensure!(never(lead()?), "neither {:?}", lead()?);
+    tune("preempt_scheduled", 1)?;
+    ensure!(never(lead()?), "at ready {:?}", lead()?);
+    // Ready data has the GPU all the same.
+    let number = slot.begin(&begin)?.number;
+    slot.ready_at(number, Timestamp::now());
+    slot.done(number);
+    tune("preempt_enabled", 1)?;
+    tune("min_prep_us", 200_001)?;
+    ensure!(at_once(lead()?), "shorter {:?}", lead()?);
+    tune("min_prep_us", 200_000)?;
+    ensure!(predicted(lead()?), "not shorter {:?}", lead()?);
+    Ok(())
+}
+
+/// A key keeps the margin that it began with, until it learns.
+pub(super) fn margins_begin_as_tuned() -> Outcome {
+    let (_lab, client) = lab()?;
+    let slot = client.slot(0);
+    let expected = Duration::from_millis(10);
+    tune("predictor", "fixed")?;
+    tune("predictor_margin", 1)?;
+    let mut keys = Vec::new();
+    for margin in [20u64, 1, 500, 50] {
+        tune("safety_margin_us", margin)?;
+        let begin = Begin::new(client.tsg).key(new_key()).expected(expected);
+        keys.push((begin, expected - Duration::from_micros(margin)));
+        for (begin, left) in &keys {
+            check_eq!(predicted(&slot, begin)?, Some(*left), "{margin}");
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The tunables of triggers, those of the published configurations.
+
+use super::{
+    number,
+    read,
+    show_number,
+    switch,
+    tune, //
+};
+use crate::{
+    glue::sysfs::Attribute,
+    policy::units::Us, //
+};
+use kernel::{
+    prelude::*,
+    str::Formatter, //
+};
+
+/// Requests take the GPU before their data is ready.
+pub(super) struct PreemptEnabled;
+
+impl Attribute for PreemptEnabled {
+    const NAME: &'static CStr = c"preempt_enabled";
+
+    fn show(out: &mut Formatter<'_>) -> Result {
+        show_number(out, read(|t| t.requests().enabled())?.into())
+    }
+
+    fn store(text: &str) -> Result {
+        let on = switch(text)?;
+        tune(|t| {
+            t.requests_mut().set_enabled(on);
+            Ok(())
+        })
+    }
+}
+
+/// They do so when the prediction says.
+pub(super) struct PreemptScheduled;
+
+impl Attribute for PreemptScheduled {
+    const NAME: &'static CStr = c"preempt_scheduled";
+
+    fn show(out: &mut Formatter<'_>) -> Result {
+        show_number(out, read(|t| t.requests().scheduled())?.into())
+    }
+
+    fn store(text: &str) -> Result {
+        let on = switch(text)?;
+        tune(|t| {
+            t.requests_mut().set_scheduled(on);
+            Ok(())
+        })
+    }
+}
+
+/// Preparations that are expected to be shorter are not waited for.
+pub(super) struct MinPrep;
+
+impl Attribute for MinPrep {
+    const NAME: &'static CStr = c"min_prep_us";
+
+    fn show(out: &mut Formatter<'_>) -> Result {
+        show_number(out, read(|t| t.requests().min_prep())?.0)
+    }
+
+    fn store(text: &str) -> Result {
+        let time = Us(number(text)?);
+        tune(|t| t.requests_mut().set_min_prep(time))
+    }
+}
+
+/// The margin of a key that nothing is known of.
+pub(super) struct SafetyMargin;
+
+impl Attribute for SafetyMargin {
+    const NAME: &'static CStr = c"safety_margin_us";
+
+    fn show(out: &mut Formatter<'_>) -> Result {
+        show_number(out, read(|t| t.requests().safety_margin())?.0)
+    }
+
+    fn store(text: &str) -> Result {
+        let time = Us(number(text)?);
+        tune(|t| t.requests_mut().set_safety_margin(time))
+    }
+}
