@@ -68,6 +68,9 @@ enum Command {
     ///       arrival: {periodic: 20}
     ///       prepare_us: {uniform: {low: 50, high: 500}}
     ///
+    /// Other arrivals: {gamma: {rate: 80, cv: 3}}: the gaps vary by three times their mean;
+    /// {on-off: {rate: 200, on_s: 0.5, off_s: 2}}: bursts of half a second, 2 s from one to the next.
+    ///
     /// Other preparations: {bimodal: {low: 80, high: 400}}, {log-normal: {median: 200, sigma: 0.5}},
     /// {drift: {from: 100, to: 400, seconds: 10}}, {step: {before: 150, after: 400, seconds: 15}}.
     #[command(verbatim_doc_comment)]

@@ -156,7 +156,7 @@ impl Arriving {
     fn of<'a>(clients: impl Iterator<Item = &'a ClientSpec>, share: f64) -> Self {
         let mut sum = Self::default();
         for one in clients {
-            let (Arrival::Poisson(rate) | Arrival::Periodic(rate)) = one.arrival else {
+            let Some(rate) = one.arrival.rate() else {
                 continue;
             };
             let (rate, service) = (rate * share, one.network.service().as_secs_f64());
@@ -233,7 +233,7 @@ pub(crate) fn loaded(workload: &Workload, percent: f64, processes: usize) -> Wor
             Role::Be => percent / 100.0,
         };
         let mut one = client.clone();
-        if let Arrival::Poisson(rate) | Arrival::Periodic(rate) = one.arrival {
+        if let Some(rate) = one.arrival.rate() {
             one.arrival = Arrival::Poisson(rate * share / processes as f64);
         }
         changed.clients.extend(std::iter::repeat_n(one, processes));

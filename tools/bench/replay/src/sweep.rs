@@ -423,10 +423,7 @@ pub(crate) fn charts(all: &[Ran], workload: &Workload, setting: &Setting) -> Vec
         .clients
         .iter()
         .filter(|one| one.role == Role::Lc)
-        .map(|one| match one.arrival {
-            Arrival::Periodic(rate) | Arrival::Poisson(rate) => rate,
-            Arrival::Closed => 0.0,
-        })
+        .filter_map(|one| one.arrival.rate())
         .sum();
     let slice = Level::BE.default_timeslice().0;
     let mut queue = Queue::of(workload, setting, slice, lc);

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use zernel_workload::{Arrival, ClientSpec};
+use zernel_workload::ClientSpec;
 
 /// One request; times since the start of the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,10 +51,8 @@ impl Requests {
     /// None yet, with room for those of a run of `duration`.
     pub fn for_run(spec: &ClientSpec, duration: Duration) -> Self {
         let served = duration.as_secs_f64() / spec.latency_alone().as_secs_f64();
-        let arriving = match spec.arrival {
-            Arrival::Closed => served,
-            Arrival::Periodic(rate) | Arrival::Poisson(rate) => rate * duration.as_secs_f64(),
-        };
+        let rate = spec.arrival.rate();
+        let arriving = rate.map_or(served, |rate| rate * duration.as_secs_f64());
         // Writing to the memory makes the kernel give it now, so that no request pays for that.
         let column = || {
             let mut column = vec![1; served.min(arriving) as usize + 16];

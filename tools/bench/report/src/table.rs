@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 use serde::{Deserialize, Serialize};
-use zernel_workload::{Arrival, Role};
+use zernel_workload::Role;
 
 use crate::figures::{Figures, Table, COLUMNS, HEAD};
 use crate::outcome::{Comparison, Mode, Outcome};
@@ -151,12 +151,8 @@ pub fn title(comparison: &Comparison) -> String {
             .iter()
             .filter(|client| client.spec.role == role)
             .map(|client| {
-                let network = client.spec.network.name();
-                match client.spec.arrival {
-                    Arrival::Closed => format!("{network} closed loop"),
-                    Arrival::Periodic(rate) => format!("{network} {rate}/s"),
-                    Arrival::Poisson(rate) => format!("{network} Poisson {rate}/s"),
-                }
+                let spec = &client.spec;
+                format!("{} {}", spec.network.name(), spec.arrival)
             })
             .collect();
         if !clients.is_empty() {

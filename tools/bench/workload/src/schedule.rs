@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use rand_chacha::rand_core::SeedableRng;
 use rand_chacha::ChaCha8Rng;
-use rand_distr::{Distribution, Exp};
+use rand_distr::{Distribution, Exp, Gamma};
 
-use crate::workload::Arrival;
+use crate::arrival::{Arrival, OnOff};
 
 /// Times at which requests arrive, from the start of the run.
 #[derive(Debug)]
@@ -21,11 +21,81 @@ enum Ticks {
         phase: Duration,
         next: u64,
     },
-    Poisson {
-        gap_s: Exp<f64>,
+    Random {
+        law: Law,
         random: Box<ChaCha8Rng>,
         next: Duration,
     },
+}
+
+/// The law of the gaps from one arrival to the next.
+#[derive(Debug)]
+enum Law {
+    Exponential(Exp<f64>),
+    Gamma(Gamma<f64>),
+    Bursts {
+        gap_s: Exp<f64>,
+        on_s: Exp<f64>,
+        off_s: Exp<f64>,
+        /// The end of the burst.
+        until: Duration,
+    },
+}
+
+/// Exponential times with a mean.
+fn exponential(mean_s: f64) -> Exp<f64> {
+    // Checked to be positive, which is all that it asks for.
+    Exp::new(1.0 / mean_s).unwrap_or(Exp::new(1.0).expect("1 is positive"))
+}
+
+impl Law {
+    /// The first burst begins at `start`. `None`: arrivals are not at random.
+    fn of(arrival: Arrival, start: Duration, random: &mut ChaCha8Rng) -> Option<Self> {
+        match arrival {
+            Arrival::Closed | Arrival::Periodic(_) => None,
+            Arrival::Poisson(rate) => Some(Self::Exponential(exponential(1.0 / rate))),
+            Arrival::Gamma(gamma) => {
+                let square = gamma.cv * gamma.cv;
+                let law = Gamma::new(1.0 / square, square / gamma.rate);
+                // Checked to be positive as well.
+                let plain = Self::Exponential(exponential(1.0 / gamma.rate));
+                Some(law.map_or(plain, Self::Gamma))
+            }
+            Arrival::OnOff(OnOff { rate, on_s, off_s }) => {
+                let on_s = exponential(on_s);
+                let until = start + Duration::from_secs_f64(on_s.sample(random));
+                Some(Self::Bursts {
+                    gap_s: exponential(1.0 / rate),
+                    on_s,
+                    off_s: exponential(off_s),
+                    until,
+                })
+            }
+        }
+    }
+
+    /// The arrival after one at `last`.
+    fn after(&mut self, last: Duration, random: &mut ChaCha8Rng) -> Duration {
+        let mut time = |law: &Exp<f64>| Duration::from_secs_f64(law.sample(random));
+        match self {
+            Self::Exponential(gap_s) => last + time(gap_s),
+            Self::Gamma(gap_s) => last + Duration::from_secs_f64(gap_s.sample(random)),
+            Self::Bursts {
+                gap_s,
+                on_s,
+                off_s,
+                until,
+            } => {
+                let mut at = last + time(gap_s);
+                while at > *until {
+                    let start = *until + time(off_s);
+                    *until = start + time(on_s);
+                    at = start + time(gap_s);
+                }
+                at
+            }
+        }
+    }
 }
 
 /// The next request of a client.
@@ -50,24 +120,18 @@ impl Schedule {
     /// The schedule of `arrival`, with periodic requests from `phase` on; equal seeds make equal
     /// schedules.
     pub fn new(arrival: Arrival, phase: Duration, seed: u64) -> Self {
-        let ticks = match arrival {
-            Arrival::Closed => Ticks::Closed,
-            Arrival::Periodic(rate) => Ticks::Periodic {
+        let mut random = Box::new(ChaCha8Rng::seed_from_u64(seed));
+        let ticks = match (Law::of(arrival, phase, &mut random), arrival) {
+            (Some(mut law), _) => {
+                let next = law.after(phase, &mut random);
+                Ticks::Random { law, random, next }
+            }
+            (None, Arrival::Periodic(rate)) => Ticks::Periodic {
                 period_ns: 1e9 / rate,
                 phase,
                 next: 0,
             },
-            Arrival::Poisson(rate) => {
-                // Rates are checked to be positive, which is all that it asks for.
-                let gap_s = Exp::new(rate).unwrap_or(Exp::new(1.0).expect("1 is positive"));
-                let mut random = Box::new(ChaCha8Rng::seed_from_u64(seed));
-                let next = phase + Duration::from_secs_f64(gap_s.sample(&mut *random));
-                Ticks::Poisson {
-                    gap_s,
-                    random,
-                    next,
-                }
-            }
+            (None, _) => Ticks::Closed,
         };
         Self { ticks, popped: 0 }
     }
@@ -96,7 +160,7 @@ impl Schedule {
                 phase,
                 next,
             } => Some(*phase + Duration::from_nanos((*next as f64 * period_ns).round() as u64)),
-            Ticks::Poisson { next, .. } => Some(*next),
+            Ticks::Random { next, .. } => Some(*next),
         }
     }
 
@@ -106,11 +170,7 @@ impl Schedule {
         match &mut self.ticks {
             Ticks::Closed => {}
             Ticks::Periodic { next, .. } => *next += 1,
-            Ticks::Poisson {
-                gap_s,
-                random,
-                next,
-            } => *next += Duration::from_secs_f64(gap_s.sample(&mut **random)),
+            Ticks::Random { law, random, next } => *next = law.after(*next, random),
         }
         tick
     }
@@ -173,6 +233,70 @@ mod tests {
         assert_ne!(ticks(7), ticks(8));
         let last = ticks(7)[4_999].as_secs_f64();
         assert!((45.0..55.0).contains(&last), "5000 took {last} s");
+    }
+
+    /// The first arrivals of a schedule whose client is always free.
+    fn first(arrival: Arrival, count: usize, seed: u64) -> Vec<f64> {
+        let mut schedule = Schedule::new(arrival, Duration::ZERO, seed);
+        let ticks = (0..count).map(|_| schedule.next(Duration::ZERO).tick.as_secs_f64());
+        ticks.collect()
+    }
+
+    /// Mean and coefficient of variation of the gaps.
+    fn gaps(ticks: &[f64]) -> (f64, f64) {
+        let gaps: Vec<f64> = ticks.windows(2).map(|two| two[1] - two[0]).collect();
+        let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
+        let square = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>();
+        (mean, (square / gaps.len() as f64).sqrt() / mean)
+    }
+
+    #[test]
+    fn gamma_gaps_have_their_mean_and_variation() {
+        for wanted in [0.2, 1.0, 3.0] {
+            let gamma = crate::Gamma {
+                rate: 100.0,
+                cv: wanted,
+            };
+            let ticks = first(Arrival::Gamma(gamma), 20_000, 7);
+            let (mean, cv) = gaps(&ticks);
+            assert!((0.0092..0.0108).contains(&mean), "a mean of {mean} s");
+            assert!((cv / wanted - 1.0).abs() < 0.08, "{cv} for {wanted}");
+            assert_eq!(ticks, first(Arrival::Gamma(gamma), 20_000, 7));
+            assert_ne!(ticks, first(Arrival::Gamma(gamma), 20_000, 8));
+        }
+    }
+
+    #[test]
+    fn bursts_have_their_rate_within_and_in_all() {
+        let bursts = OnOff {
+            rate: 1_000.0,
+            on_s: 0.1,
+            off_s: 0.4,
+        };
+        let arrival = Arrival::OnOff(bursts);
+        let ticks = first(arrival, 50_000, 3);
+        assert_eq!(ticks, first(arrival, 50_000, 3));
+        // 500 bursts: their number varies by a twentieth or so.
+        let rate = 50_000.0 / ticks[49_999];
+        let mean = arrival.rate().unwrap();
+        assert!(
+            (mean * 0.85..mean * 1.15).contains(&rate),
+            "{rate} a second"
+        );
+        // Gaps of a burst are a millisecond; nearly all of 20 ms or more are those between two.
+        let (within, between): (Vec<f64>, Vec<f64>) = ticks
+            .windows(2)
+            .map(|two| two[1] - two[0])
+            .partition(|&gap| gap < 0.02);
+        let within = within.iter().sum::<f64>() / within.len() as f64;
+        assert!((0.00095..0.00105).contains(&within), "{within} s");
+        assert!(
+            (400..600).contains(&between.len()),
+            "{} gaps",
+            between.len()
+        );
+        let (_, cv) = gaps(&ticks);
+        assert!(cv > 3.0, "a variation of {cv}");
     }
 
     proptest! {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{anyhow, bail, ensure, Context, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::{Preparation, Program, Published};
+use crate::{Arrival, Preparation, Program, Published};
 
 /// Microseconds that a client prepares its data on the CPU, unless it says otherwise.
 const PREPARE_US: u64 = 200;
@@ -39,18 +39,6 @@ pub enum Deployment {
     /// All best-effort clients share one, a channel each, all latency-critical ones another: as in
     /// GPreempt's published runs.
     Published,
-}
-
-/// When requests arrive.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Arrival {
-    /// The next as soon as the last is done.
-    Closed,
-    /// This many per second, evenly spaced.
-    Periodic(f64),
-    /// This many per second on average, at random.
-    Poisson(f64),
 }
 
 /// One client: a process with a TSG on the compute engine and one on a copy engine.
@@ -112,9 +100,7 @@ impl ClientSpec {
     }
 
     fn check(&self) -> Result<()> {
-        if let Arrival::Periodic(rate) | Arrival::Poisson(rate) = self.arrival {
-            check_rate(rate)?;
-        }
+        self.arrival.check()?;
         ensure!(
             (1..=1_000).contains(&self.weight),
             "a weight of {} is out of range (1 to 1000)",
@@ -123,15 +109,6 @@ impl ClientSpec {
         self.network.check()?;
         self.prepare_us.check()
     }
-}
-
-/// Checks that so many requests per second can be made.
-pub fn check_rate(rate: f64) -> Result<()> {
-    ensure!(
-        (0.001..=100_000.0).contains(&rate),
-        "a rate of {rate} requests/s is out of range (0.001 to 100000)"
-    );
-    Ok(())
 }
 
 /// Checks that a workload can run for so long.
@@ -319,7 +296,7 @@ impl Workload {
                     *sum += client.latency_alone() * 21 / 20;
                     phase
                 }
-                Arrival::Closed | Arrival::Poisson(_) => Duration::ZERO,
+                _ => Duration::ZERO,
             })
             .collect()
     }
@@ -457,6 +434,8 @@ mod tests {
         for (from, to) in [
             ("seconds: 2", "seconds: 0"),
             ("poisson: 50", "poisson: -1"),
+            ("{poisson: 50}", "{gamma: {rate: 50, cv: 0}}"),
+            ("{poisson: 50}", "{on-off: {rate: 50, on_s: 0, off_s: 1}}"),
             ("role: lc", "role: vip"),
             ("prepare_us: 0", "prepare: 0"),
             ("prepare_us: 0", "prepare_us: 2000000"),
