@@ -112,6 +112,7 @@ impl Loads {
         depth: usize,
         bytes: u64,
         max_chunks: u32,
+        max_substreams: u32,
         changes: u32,
         readonly: bool,
     ) -> PyResult<Self> {
@@ -121,6 +122,7 @@ impl Loads {
                 ("depth", depth as u64),
                 ("bytes", bytes),
                 ("max_chunks", max_chunks.into()),
+                ("max_substreams", max_substreams.into()),
             ] {
                 if value == 0 {
                     return Err(Error::misuse(format!("{name}=0: it is 1 at least")));
@@ -133,7 +135,10 @@ impl Loads {
                 lookahead,
                 depth,
                 bytes,
-                waves: Waves { max_chunks },
+                waves: Waves {
+                    max_chunks,
+                    max_substreams,
+                },
                 changes,
                 ..Settings::default()
             };

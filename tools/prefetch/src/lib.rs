@@ -21,6 +21,8 @@ pub mod decoders;
 mod fault;
 pub mod gate;
 #[cfg(not(loom))]
+pub mod layout;
+#[cfg(not(loom))]
 mod line;
 #[cfg(not(loom))]
 pub mod loader;
@@ -33,6 +35,8 @@ pub mod plan;
 #[cfg(not(loom))]
 pub mod prefetcher;
 #[cfg(not(loom))]
+mod probe;
+#[cfg(not(loom))]
 pub mod read;
 pub mod region;
 #[cfg(not(loom))]
@@ -41,5 +45,7 @@ pub mod request;
 pub mod source;
 mod sync;
 pub mod turnstile;
+#[cfg(not(loom))]
+pub mod wave;
 
 pub use fault::{Fault, Kind};
