@@ -106,6 +106,7 @@ fn sample((array, start, shape): Asked) -> Sample {
 #[pymethods]
 impl Loads {
     #[new]
+    #[expect(clippy::too_many_arguments, reason = "Python has them by name")]
     fn new(
         prefetcher: &Prefetcher,
         lookahead: usize,

@@ -21,6 +21,8 @@ pub mod decoders;
 mod fault;
 pub mod gate;
 #[cfg(not(loom))]
+pub mod gpu;
+#[cfg(not(loom))]
 pub mod layout;
 #[cfg(not(loom))]
 mod line;
@@ -44,6 +46,8 @@ pub mod request;
 #[cfg(not(loom))]
 pub mod source;
 mod sync;
+#[cfg(not(loom))]
+mod sys;
 pub mod turnstile;
 #[cfg(not(loom))]
 pub mod wave;

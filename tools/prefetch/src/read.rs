@@ -4,7 +4,6 @@
 //! decoded once.
 
 use std::collections::VecDeque;
-use std::future::Future;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -75,7 +74,7 @@ pub async fn read(
             for chunk in waiting.drain(..free.min(waiting.len())) {
                 let (job, chunk) = begin(chunk)?;
                 jobs.push(job);
-                decoded.push(chunk);
+                decoded.push(chunk.end());
             }
             decoding.start(jobs);
         }
@@ -132,10 +131,22 @@ async fn fetch<'a>(
     }
 }
 
+/// A chunk as it will be when it is decoded.
+type Decoded<'a> = Chunk<'a, oneshot::Receiver<Result<Vec<u8>, Fault>>>;
+
+impl<'a> Decoded<'a> {
+    async fn end(self) -> Result<Chunk<'a, Vec<u8>>, Fault> {
+        let lost = |_| Fault::new(Kind::Corrupt, "a decoder ended without a result");
+        Ok(Chunk {
+            object: self.object,
+            pieces: self.pieces,
+            bytes: self.bytes.await.map_err(lost)??,
+        })
+    }
+}
+
 /// The work for a chunk, and its end.
-fn begin<'a>(
-    chunk: Chunk<'a, Bytes>,
-) -> Result<(Job, impl Future<Output = Result<Chunk<'a, Vec<u8>>, Fault>>), Fault> {
+fn begin(chunk: Chunk<'_, Bytes>) -> Result<(Job, Decoded<'_>), Fault> {
     let Chunk {
         object,
         pieces,
@@ -161,14 +172,10 @@ fn begin<'a>(
         bytes,
         send,
     };
-    let decoded = async move {
-        let lost = |_| Fault::new(Kind::Corrupt, "a decoder ended without a result");
-        let bytes = decoded.await.map_err(lost)??;
-        Ok(Chunk {
-            object,
-            pieces,
-            bytes,
-        })
+    let decoded = Chunk {
+        object,
+        pieces,
+        bytes: decoded,
     };
     Ok((job, decoded))
 }
