@@ -18,6 +18,8 @@ pub mod cache;
 pub mod decode;
 #[cfg(not(loom))]
 pub mod decoders;
+#[cfg(not(loom))]
+pub mod direct;
 mod fault;
 pub mod gate;
 #[cfg(not(loom))]
