@@ -15,8 +15,8 @@ pub(crate) use room::{Part, Room};
 
 use crate::layout::Method;
 use crate::sync::{lock, AtomicBool, Mutex, Ordering};
-use crate::sys::nvcomp::Nvcomp;
 pub use crate::sys::nvcomp::LIBRARIES;
+use crate::sys::nvcomp::{self, Nvcomp};
 use crate::wave::{Backend, Chunk, Hint};
 use crate::{Fault, Kind};
 
@@ -68,9 +68,12 @@ impl From<cuda::Error> for Failed {
     }
 }
 
-impl From<crate::sys::nvcomp::Failed> for Failed {
-    fn from(_: crate::sys::nvcomp::Failed) -> Self {
-        Self::Call
+impl From<nvcomp::Failed> for Failed {
+    fn from(failed: nvcomp::Failed) -> Self {
+        match failed {
+            nvcomp::Failed::Nvcomp(..) => Self::Call,
+            nvcomp::Failed::Cuda(error) => error.into(),
+        }
     }
 }
 
@@ -170,9 +173,8 @@ impl Gpu {
             return Err(Failed::Room);
         };
         let stream = lane.stream.stream();
-        let image = room.image(memory.base(), parts);
-        memory.write(&entered, stream, 0, &image)?;
-        self.nvcomp.unpack(method, &room, memory, stream)?;
+        let wave = (&room, parts);
+        self.nvcomp.unpack(method, wave, memory, &entered, stream)?;
         let mut told = vec![0; room.told().len()];
         memory.read(&entered, stream, room.told().start, &mut told)?;
         let mut all = vec![0; room.unpacked().len()];

@@ -5,9 +5,9 @@
 use std::ffi::{c_int, c_void};
 use std::path::Path;
 
-use cuda::{Library, Memory, Stream};
+use cuda::{Entered, Library, Memory, Stream};
 
-use crate::gpu::Room;
+use crate::gpu::{Part, Room};
 use crate::layout::Method;
 
 /// The library, by the names that its interfaces have, the latest first.
@@ -118,16 +118,17 @@ pub(crate) struct Nvcomp {
 
 /// A call that failed.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{call}: nvcompStatus_t {status}")]
-pub(crate) struct Failed {
-    call: &'static str,
-    status: c_int,
+pub(crate) enum Failed {
+    #[error("{0}: nvcompStatus_t {1}")]
+    Nvcomp(&'static str, c_int),
+    #[error(transparent)]
+    Cuda(#[from] cuda::Error),
 }
 
 fn check(call: &'static str, status: c_int) -> Result<(), Failed> {
     match status {
         0 => Ok(()),
-        status => Err(Failed { call, status }),
+        status => Err(Failed::Nvcomp(call, status)),
     }
 }
 
@@ -204,22 +205,24 @@ impl Nvcomp {
         check("DecompressGetTempSize", status).map(|()| found)
     }
 
-    /// Has a stream unpack pieces within memory, as their room says.
+    /// Copies pieces to memory, and has a stream unpack them there, as their room says.
     pub(crate) fn unpack(
         &self,
         method: Method,
-        room: &Room,
+        (room, parts): (&Room, &[Part<'_>]),
         memory: &Memory,
+        entered: &Entered<'_>,
         stream: Stream,
     ) -> Result<(), Failed> {
         assert!(room.bytes() <= memory.length(), "a wave without its room");
+        memory.write(entered, stream, 0, &room.image(memory.base(), parts))?;
         let at = |offset: usize| memory.base() + offset as u64;
         let unpack = self.unpacker(method);
         let arrays = room.arrays();
         let (temporary, length) = room.temporary();
         // SAFETY: All arrays, the temporary memory, and each piece are within the memory, and apart from
-        // each other, by the invariants of `Room`. Pieces that are none of the format's are for the
-        // library to tell.
+        // each other, by the invariants of `Room`; the arrays were just written. Pieces that are none of
+        // the format's are for the library to tell.
         let status = unsafe {
             unpack(
                 at(arrays.from),
