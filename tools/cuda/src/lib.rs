@@ -9,16 +9,19 @@
 //!
 //! Objects of the driver that a program made are handles ([`Context`], [`Stream`]): the driver
 //! checks them, as far as it does. Objects that this crate makes are owned ([`Own`], [`Module`],
-//! [`OwnStream`], [`Registered`], [`Event`], [`Window`]) and end when they are dropped.
+//! [`OwnStream`], [`Memory`], [`Registered`], [`Event`], [`Window`]) and end when they are dropped.
 
 mod error;
+mod library;
 mod sys;
 
 pub use error::{Error, Result, Status};
+#[doc(hidden)]
+pub use libloading::Library;
 pub use sys::context::{Context, Entered, Own};
 pub use sys::driver::{Attribute, Device, Driver, LIBRARY};
 pub use sys::graph::{Executable, Node};
-pub use sys::memory::Registered;
+pub use sys::memory::{Memory, Registered};
 pub use sys::module::{Function, Grid, Module};
 pub use sys::stream::{Event, OwnStream, Stream};
 pub use sys::window::{Window, GDRCOPY};

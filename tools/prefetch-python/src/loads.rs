@@ -106,12 +106,14 @@ fn sample((array, start, shape): Asked) -> Sample {
 #[pymethods]
 impl Loads {
     #[new]
+    #[expect(clippy::too_many_arguments, reason = "Python has them by name")]
     fn new(
         prefetcher: &Prefetcher,
         lookahead: usize,
         depth: usize,
         bytes: u64,
         max_chunks: u32,
+        max_substreams: u32,
         changes: u32,
         readonly: bool,
     ) -> PyResult<Self> {
@@ -121,6 +123,7 @@ impl Loads {
                 ("depth", depth as u64),
                 ("bytes", bytes),
                 ("max_chunks", max_chunks.into()),
+                ("max_substreams", max_substreams.into()),
             ] {
                 if value == 0 {
                     return Err(Error::misuse(format!("{name}=0: it is 1 at least")));
@@ -133,7 +136,10 @@ impl Loads {
                 lookahead,
                 depth,
                 bytes,
-                waves: Waves { max_chunks },
+                waves: Waves {
+                    max_chunks,
+                    max_substreams,
+                },
                 changes,
                 ..Settings::default()
             };

@@ -165,7 +165,7 @@ class Arguments(Case):
 
     def test_bounds_of_a_loader(self) -> None:
         prefetcher = zp.Prefetcher(self.folder)
-        for name in ("lookahead", "depth", "bytes", "max_chunks"):
+        for name in ("lookahead", "depth", "bytes", "max_chunks", "max_substreams"):
             with self.subTest(name), self.assertRaisesRegex(zp.MisuseError, f"{name}=0"):
                 zp.Loader(prefetcher, [], **{name: 0})
         with self.assertRaisesRegex(zp.MisuseError, "out of range"):
@@ -189,7 +189,7 @@ class Arguments(Case):
         loader = inspect.signature(zp.Loader).parameters
         self.assertGreater(len(told), 10)
         for name, default in told.items():
-            of, bound = (loader, name) if name in ("lookahead", "depth", "max_chunks") else \
+            of, bound = (loader, name) if name in ("lookahead", "depth", "max_chunks", "max_substreams") else \
                 (prefetcher, name)
             if name == "Settings::bytes":
                 of, bound = loader, "bytes"

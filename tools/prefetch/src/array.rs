@@ -19,7 +19,8 @@ use zarrs::array::{
 };
 use zarrs::metadata::ConfigurationSerialize;
 
-use crate::decode::{self, guarded, MOST_BYTES};
+use crate::decode::{self, guarded, Packed, MOST_BYTES, SUBSTREAMS};
+use crate::layout::Layout;
 use crate::region::{number, Numbers};
 use crate::source::Read;
 use crate::{Fault, Kind};
@@ -175,7 +176,7 @@ impl ArrayMeta {
     ///
     /// [`Kind::Corrupt`].
     pub fn decode(&self, key: &str, bytes: &[u8]) -> Result<Vec<u8>, Fault> {
-        self.decode_by(&self.array.codecs(), &self.tile, key, bytes)
+        self.decode_by(None, key, Packed::Whole(bytes), SUBSTREAMS)
     }
 
     /// Decodes a chunk of a shard.
@@ -184,24 +185,65 @@ impl ArrayMeta {
     ///
     /// [`Kind::Corrupt`].
     pub fn decode_inner(&self, key: &str, bytes: &[u8]) -> Result<Vec<u8>, Fault> {
-        match &self.sharding {
-            Some(sharding) => self.decode_by(&sharding.codecs, &sharding.chunk, key, bytes),
-            None => self.decode(key, bytes),
-        }
+        let sharding = self.sharding.as_ref();
+        self.decode_by(sharding, key, Packed::Whole(bytes), SUBSTREAMS)
     }
 
-    fn decode_by(
+    /// Decodes a chunk of these shards, or an object that is one, of no more than so many substreams.
+    pub(crate) fn decode_by(
         &self,
-        codecs: &CodecChain,
-        shape: &[u64],
+        shards: Option<&Sharding>,
         key: &str,
-        bytes: &[u8],
+        bytes: Packed<'_>,
+        substreams: u32,
     ) -> Result<Vec<u8>, Fault> {
-        let sides = sides(&self.path, shape)?;
+        let (codecs, form) = self.form(shards)?;
+        guarded(key, || {
+            decode::chunk(&codecs, &form, key, bytes, substreams)
+        })
+    }
+
+    /// The layout of a chunk of these shards, or of an object that is one; `None`: it is not known.
+    pub(crate) fn layout(&self, shards: Option<&Sharding>, bytes: &[u8]) -> Option<Layout> {
+        let (codecs, form) = self.form(shards).ok()?;
+        decode::layout(&codecs, &form, bytes)
+    }
+
+    /// Its chunks tell of their substreams by their header, and not by their shape.
+    pub(crate) fn has_blocks(&self) -> bool {
+        self.form(self.sharding())
+            .is_ok_and(|(codecs, _)| decode::has_blocks(&codecs))
+    }
+
+    /// Bytes of a chunk, decoded.
+    pub(crate) fn chunk_bytes(&self) -> Option<u64> {
+        let (_, form) = self.form(self.sharding()).ok()?;
+        form.fixed_size().map(|bytes| bytes as u64)
+    }
+
+    /// The codecs and the form of a chunk of these shards, or of an object that is one.
+    fn form(
+        &self,
+        shards: Option<&Sharding>,
+    ) -> Result<(Arc<CodecChain>, ChunkRepresentation), Fault> {
+        let (codecs, shape) = match shards {
+            Some(sharding) => (Arc::clone(&sharding.codecs), sharding.chunk()),
+            None => (self.array.codecs(), self.tile()),
+        };
         let fill = self.array.fill_value().clone();
+        let sides = sides(&self.path, shape)?;
         let form = ChunkRepresentation::new(sides, self.data_type().clone(), fill)
-            .map_err(|error| corrupt(key, error))?;
-        guarded(key, || decode::chunk(codecs, &form, key, bytes))
+            .map_err(|error| corrupt(&self.path, error))?;
+        Ok((codecs, form))
+    }
+
+    /// A chunk of its elements, packed.
+    #[cfg(test)]
+    pub(crate) fn encoded(&self, bytes: &[u8]) -> Vec<u8> {
+        let (codecs, form) = self.form(self.sharding()).expect("a form");
+        let bytes = zarrs::array::ArrayBytes::from(bytes.to_vec());
+        let packed = codecs.encode(bytes, &form, &CodecOptions::default());
+        packed.expect("memory").into_owned()
     }
 }
 

@@ -9,6 +9,7 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use zarrs::array::codec::{BytesToBytesCodecTraits, CodecChain, CodecOptions};
 use zarrs::array::{BytesRepresentation, ChunkRepresentation};
 
+use crate::layout::{self, Layout};
 use crate::{Fault, Kind};
 
 /// The most bytes of a chunk, decoded.
@@ -42,37 +43,91 @@ pub(crate) fn is_bounded(codecs: &CodecChain) -> bool {
         .any(|name| within.contains(&format!("{name}\"")))
 }
 
-/// Decodes a chunk.
+/// The most substreams of a chunk that are decoded on the CPU, unless another bound is given.
+pub(crate) const SUBSTREAMS: u32 = 4_096;
+
+/// Bytes of a chunk.
+pub(crate) enum Packed<'a> {
+    /// As the store has them.
+    Whole(&'a [u8]),
+    /// The outermost codec was undone.
+    Undone(Vec<u8>),
+}
+
+/// The form of a chunk before each of its codecs.
+struct Forms {
+    arrays: Vec<ChunkRepresentation>,
+    /// Before each codec that packs bytes, and behind the last one.
+    bytes: Vec<BytesRepresentation>,
+}
+
+impl Forms {
+    fn of(codecs: &CodecChain, form: &ChunkRepresentation, key: &str) -> Result<Self, Fault> {
+        let error = |error: &dyn std::fmt::Display| corrupt(key, error);
+        let mut arrays = vec![form.clone()];
+        for codec in codecs.array_to_array_codecs() {
+            let next = codec.encoded_representation(&arrays[arrays.len() - 1]);
+            arrays.push(next.map_err(|found| error(&found))?);
+        }
+        let flat = codecs
+            .array_to_bytes_codec()
+            .encoded_representation(&arrays[arrays.len() - 1]);
+        let mut bytes = vec![flat.map_err(|found| error(&found))?];
+        for codec in codecs.bytes_to_bytes_codecs() {
+            bytes.push(codec.encoded_representation(&bytes[bytes.len() - 1]));
+        }
+        Ok(Self { arrays, bytes })
+    }
+}
+
+/// The layout of a chunk by its outermost codec. `None`: it is not known.
+pub(crate) fn layout(
+    codecs: &CodecChain,
+    form: &ChunkRepresentation,
+    packed: &[u8],
+) -> Option<Layout> {
+    let outermost = codecs.bytes_to_bytes_codecs().last()?;
+    let forms = Forms::of(codecs, form, "").ok()?;
+    match forms.bytes[forms.bytes.len() - 2] {
+        BytesRepresentation::FixedSize(bytes) => {
+            Layout::of(outermost.codec().identifier(), packed, bytes)
+        }
+        _ => None,
+    }
+}
+
+/// The outermost codec is one whose chunks tell their substreams by a header alone.
+pub(crate) fn has_blocks(codecs: &CodecChain) -> bool {
+    let outermost = codecs.bytes_to_bytes_codecs().last();
+    outermost.is_some_and(|codec| codec.codec().identifier() == "blosc")
+}
+
+/// Decodes a chunk of no more than `substreams` substreams.
 pub(crate) fn chunk(
     codecs: &CodecChain,
     form: &ChunkRepresentation,
     key: &str,
-    bytes: &[u8],
+    bytes: Packed<'_>,
+    substreams: u32,
 ) -> Result<Vec<u8>, Fault> {
     let error = |error: &dyn std::fmt::Display| corrupt(key, error);
     let options = CodecOptions::default();
-    let mut forms = vec![form.clone()];
-    for codec in codecs.array_to_array_codecs() {
-        let next = codec.encoded_representation(&forms[forms.len() - 1]);
-        forms.push(next.map_err(|found| error(&found))?);
-    }
-    let last = &forms[forms.len() - 1];
-    let flat = codecs.array_to_bytes_codec();
-    let mut sizes = vec![flat
-        .encoded_representation(last)
-        .map_err(|found| error(&found))?];
-    for codec in codecs.bytes_to_bytes_codecs() {
-        sizes.push(codec.encoded_representation(&sizes[sizes.len() - 1]));
-    }
-    let mut bytes = Cow::Borrowed(bytes);
+    let forms = Forms::of(codecs, form, key)?;
+    let (mut bytes, undone) = match bytes {
+        Packed::Whole(bytes) => (Cow::Borrowed(bytes), 0),
+        Packed::Undone(bytes) => (Cow::Owned(bytes), 1),
+    };
     let packed = codecs.bytes_to_bytes_codecs().iter();
-    for (codec, size) in packed.zip(&sizes).rev() {
-        bytes = unpacked(codec.codec().as_ref(), bytes, size, key)?;
+    for (codec, size) in packed.zip(&forms.bytes).rev().skip(undone) {
+        bytes = unpacked(codec.codec().as_ref(), bytes, size, key, substreams)?;
     }
-    let mut decoded = flat
+    let last = &forms.arrays[forms.arrays.len() - 1];
+    let mut decoded = codecs
+        .array_to_bytes_codec()
         .decode(bytes, last, &options)
         .map_err(|found| error(&found))?;
-    for (codec, form) in codecs.array_to_array_codecs().iter().zip(&forms).rev() {
+    let codecs = codecs.array_to_array_codecs().iter();
+    for (codec, form) in codecs.zip(&forms.arrays).rev() {
         decoded = codec
             .decode(decoded, form, &options)
             .map_err(|found| error(&found))?;
@@ -90,6 +145,7 @@ fn unpacked<'a>(
     bytes: Cow<'a, [u8]>,
     size: &BytesRepresentation,
     key: &str,
+    substreams: u32,
 ) -> Result<Cow<'a, [u8]>, Fault> {
     let most = size.size().unwrap_or(MOST_BYTES).min(2 * MOST_BYTES);
     match codec.identifier() {
@@ -113,6 +169,15 @@ fn unpacked<'a>(
             if name == "blosc" && told > most {
                 let text = format!("it tells of {told} bytes, and {most} fit");
                 return Err(corrupt(key, text));
+            }
+            let blocks = match name {
+                "blosc" => layout::blocks(&bytes).unwrap_or(0),
+                _ => 0,
+            };
+            if blocks > substreams {
+                let text =
+                    format!("{key}: a chunk of {blocks} substreams, of {substreams} at most");
+                return Err(Fault::new(Kind::TooLarge, text));
             }
             codec
                 .decode(bytes, size, &CodecOptions::default())
@@ -203,6 +268,29 @@ mod tests {
         let fault = blosc.decode("k", &header(1 << 30)).expect_err("it lies");
         assert_eq!(fault.kind(), Kind::Corrupt);
         assert!(fault.text().contains("1073741824 bytes"), "{fault}");
+    }
+
+    #[test]
+    fn a_chunk_of_more_substreams_than_the_bound_is_named() {
+        let codec = json!({"name": "blosc", "configuration": {
+            "cname": "zstd", "clevel": 5, "shuffle": "noshuffle", "blocksize": 128}});
+        let json = json!({
+            "zarr_format": 3, "node_type": "array", "shape": [4096], "data_type": "uint8",
+            "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [4096]}},
+            "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+            "fill_value": 0, "codecs": [{"name": "bytes"}, codec],
+        });
+        let array = ArrayMeta::parse_v3("a", json.to_string().as_bytes()).expect("an array");
+        let bytes = vec![3; 4_096];
+        let packed = array.encoded(&bytes);
+        let blocks = layout::blocks(&packed).expect("a header");
+        assert_eq!(blocks, 32);
+        let decode = |most| array.decode_by(None, "k", Packed::Whole(&packed), most);
+        assert_eq!(decode(blocks), Ok(bytes.clone()));
+        assert_eq!(array.decode("k", &packed), Ok(bytes));
+        let fault = decode(blocks - 1).expect_err("too many");
+        assert_eq!(fault.kind(), Kind::TooLarge);
+        assert_eq!(fault.text(), "k: a chunk of 32 substreams, of 31 at most");
     }
 
     #[test]

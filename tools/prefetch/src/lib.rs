@@ -18,8 +18,14 @@ pub mod cache;
 pub mod decode;
 #[cfg(not(loom))]
 pub mod decoders;
+#[cfg(not(loom))]
+pub mod direct;
 mod fault;
 pub mod gate;
+#[cfg(not(loom))]
+pub mod gpu;
+#[cfg(not(loom))]
+pub mod layout;
 #[cfg(not(loom))]
 mod line;
 #[cfg(not(loom))]
@@ -33,6 +39,8 @@ pub mod plan;
 #[cfg(not(loom))]
 pub mod prefetcher;
 #[cfg(not(loom))]
+mod probe;
+#[cfg(not(loom))]
 pub mod read;
 pub mod region;
 #[cfg(not(loom))]
@@ -40,6 +48,10 @@ pub mod request;
 #[cfg(not(loom))]
 pub mod source;
 mod sync;
+#[cfg(not(loom))]
+mod sys;
 pub mod turnstile;
+#[cfg(not(loom))]
+pub mod wave;
 
 pub use fault::{Fault, Kind};

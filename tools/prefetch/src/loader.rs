@@ -21,8 +21,9 @@ use crate::array::ArrayMeta;
 use crate::batch::{Batch, Ready};
 use crate::order::Position;
 use crate::pace::Signals;
+use crate::plan::Plan;
 use crate::prefetcher::{Ahead, Prefetcher, Sample, Stream};
-use crate::read::{places, read, Waves};
+use crate::read::{places, read, Decoding, Waves};
 use crate::{Fault, Kind};
 use common::Common;
 pub use common::Counters;
@@ -376,7 +377,11 @@ impl Driver {
     async fn permits(&self, batch: &Ahead) -> Option<Permits> {
         self.common.enter().await;
         let bytes = match batch.planned().await {
-            Ok(plan) => sizes(&plan, batch.samples()).map_or(0, |(_, all)| all),
+            Ok(plan) => {
+                let bytes = sizes(&plan, batch.samples()).map_or(0, |(_, all)| all);
+                self.probe(plan, batch.turn());
+                bytes
+            }
             Err(_) => 0,
         };
         let units = units(bytes.min(self.settings.bytes));
@@ -385,6 +390,16 @@ impl Driver {
             .await
             .ok()?;
         Some(bytes)
+    }
+
+    /// Has a back-end be told of the batch. Nobody waits for that.
+    fn probe(&self, plan: Plan, turn: u64) {
+        let decoding = self.prefetcher.decoding(self.settings.waves);
+        if let Some(decoding) = decoding.ok().filter(Decoding::has_backend) {
+            let prefetcher = self.prefetcher.clone();
+            let probe = async move { decoding.probe(prefetcher.source(), &plan, turn).await };
+            self.prefetcher.runtime().spawn(probe);
+        }
     }
 
     fn load(&self, mut batch: Ahead, behind: Option<Position>) -> Load {
@@ -441,6 +456,14 @@ async fn once(prefetcher: &Prefetcher, batch: &Ahead, waves: Waves) -> Result<Re
         .map(|(bytes, sample)| room(bytes, sample))
         .collect::<Result<_, _>>()?;
     let mut places = places(&mut data, samples);
-    read(prefetcher.source(), &plan, batch.turn(), waves, &mut places).await?;
+    let decoding = prefetcher.decoding(waves)?;
+    read(
+        prefetcher.source(),
+        &plan,
+        batch.turn(),
+        decoding,
+        &mut places,
+    )
+    .await?;
     Ok((data, plan.arrays))
 }

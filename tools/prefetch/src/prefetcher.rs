@@ -24,6 +24,7 @@ use crate::plan::{Plan, Planner};
 use crate::region::{Region, Tile};
 use crate::source::Source;
 use crate::sync::{lock, AtomicU64, Mutex, Ordering};
+use crate::wave::{Decoding, Waves};
 use crate::{Fault, Kind};
 
 /// The files that describe an array.
@@ -107,6 +108,7 @@ struct Shared {
     runtime: Runtime,
     /// Batches that were submitted, of all streams.
     submitted: AtomicU64,
+    decoding: OnceLock<Decoding>,
 }
 
 /// Reads metadata ahead.
@@ -139,6 +141,7 @@ impl Prefetcher {
             options,
             runtime,
             submitted: AtomicU64::new(0),
+            decoding: OnceLock::new(),
         })))
     }
 
@@ -165,6 +168,28 @@ impl Prefetcher {
     /// The store.
     pub fn source(&self) -> &Source {
         &self.0.source
+    }
+
+    /// Has loaders decode in this way from now on, with their own bounds; those that are there, too.
+    ///
+    /// # Errors
+    ///
+    /// [`Kind::Misuse`]: it has a way.
+    pub fn decode_by(&self, decoding: Decoding) -> Result<(), Fault> {
+        let twice = |_| Fault::new(Kind::Misuse, "a prefetcher takes one way to decode");
+        self.0.decoding.set(decoding).map_err(twice)
+    }
+
+    /// The way in which loaders decode, within these bounds.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Decoding::within`].
+    pub(crate) fn decoding(&self, waves: Waves) -> Result<Decoding, Fault> {
+        match self.0.decoding.get() {
+            Some(decoding) => decoding.within(waves),
+            None => Ok(waves.into()),
+        }
     }
 
     /// The runtime that its work runs on.

@@ -4,7 +4,6 @@
 //! decoded once.
 
 use std::collections::VecDeque;
-use std::future::Future;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -12,23 +11,14 @@ use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use tokio::sync::oneshot;
 
 use crate::array::ArrayMeta;
-use crate::decode::{guarded, MOST_BYTES};
-use crate::decoders;
+use crate::decode::MOST_BYTES;
 use crate::plan::{Object, Piece, Plan, Range};
 use crate::prefetcher::Sample;
 use crate::region::Place;
 use crate::source::{Ask, Source};
+use crate::wave::Job;
+pub use crate::wave::{Decoding, Waves};
 use crate::{Fault, Kind};
-
-/// Bounds of decoding.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Waves {
-    /// The most chunks that are decoded, or wait to be copied, at once. 0 stands for 512.
-    pub max_chunks: u32,
-}
-
-/// The default of [`Waves::max_chunks`].
-const CHUNKS: u32 = 512;
 
 /// A chunk that is decoded, or was.
 struct Chunk<'a, T> {
@@ -55,38 +45,42 @@ pub fn places<'a>(data: &'a mut [Vec<u8>], samples: &'a [Sample]) -> Vec<Place<'
 /// # Errors
 ///
 /// The first fault; the places may be half written then. [`Kind::Changed`]: an object changed since
-/// its index was read, which asks for a new plan.
+/// its index was read, which asks for a new plan. [`Kind::TooLarge`]: a chunk has more substreams than
+/// [`Waves::max_substreams`].
 pub async fn read(
     source: &Source,
     plan: &Plan,
     batch: u64,
-    waves: Waves,
+    decoding: impl Into<Decoding>,
     places: &mut [Place<'_>],
 ) -> Result<(), Fault> {
+    let decoding = decoding.into();
     for (array, piece) in &plan.absent {
         fill(array, piece, places)?;
     }
-    let most = match waves.max_chunks {
-        0 => CHUNKS,
-        most => most,
-    };
+    let most = decoding.waves().chunks();
     let ranges = plan.objects.iter().flat_map(|object| {
         let ranges = object.ranges.iter();
         ranges.map(move |range| fetch(source, object, range, batch))
     });
     let mut fetches: FuturesUnordered<_> = ranges.collect();
     let mut waiting = VecDeque::new();
-    let mut decoding = FuturesUnordered::new();
+    let mut decoded = FuturesUnordered::new();
     loop {
-        while decoding.len() < most as usize {
-            let Some(chunk) = waiting.pop_front() else {
-                break;
-            };
-            decoding.push(decode(chunk)?);
+        // A back-end gets all that came while it was busy; a thread, a chunk at once.
+        if decoding.backend.is_none() || decoded.is_empty() {
+            let free = most.saturating_sub(decoded.len());
+            let mut jobs = Vec::new();
+            for chunk in waiting.drain(..free.min(waiting.len())) {
+                let (job, chunk) = begin(chunk)?;
+                jobs.push(job);
+                decoded.push(chunk.end());
+            }
+            decoding.start(jobs);
         }
         tokio::select! {
             biased;
-            Some(decoded) = decoding.next() => copy(&decoded?, places)?,
+            Some(chunk) = decoded.next() => copy(&chunk?, places)?,
             Some(fetched) = fetches.next() => {
                 let (object, range, bytes): (&Object, &Range, Option<Bytes>) = fetched?;
                 let Some(bytes) = bytes else {
@@ -137,16 +131,29 @@ async fn fetch<'a>(
     }
 }
 
-fn decode<'a>(
-    chunk: Chunk<'a, Bytes>,
-) -> Result<impl Future<Output = Result<Chunk<'a, Vec<u8>>, Fault>>, Fault> {
+/// A chunk as it will be when it is decoded.
+type Decoded<'a> = Chunk<'a, oneshot::Receiver<Result<Vec<u8>, Fault>>>;
+
+impl<'a> Decoded<'a> {
+    async fn end(self) -> Result<Chunk<'a, Vec<u8>>, Fault> {
+        let lost = |_| Fault::new(Kind::Corrupt, "a decoder ended without a result");
+        Ok(Chunk {
+            object: self.object,
+            pieces: self.pieces,
+            bytes: self.bytes.await.map_err(lost)??,
+        })
+    }
+}
+
+/// The work for a chunk, and its end.
+fn begin(chunk: Chunk<'_, Bytes>) -> Result<(Job, Decoded<'_>), Fault> {
     let Chunk {
         object,
         pieces,
         bytes,
     } = chunk;
     let range = pieces.first().and_then(|piece| piece.bytes);
-    let encoded = match range {
+    let bytes = match range {
         None => bytes,
         Some((first, size)) => {
             let (first, end) = (first as usize, (first + size) as usize);
@@ -158,25 +165,19 @@ fn decode<'a>(
         }
     };
     let (send, decoded) = oneshot::channel();
-    let (own, key) = (Arc::clone(&object.array), object.key.clone());
-    decoders::spawn(move || {
-        // A panic that left this closure would end the process.
-        let decoded = guarded(&key, || match range {
-            Some(_) => own.decode_inner(&key, &encoded),
-            None => own.decode(&key, &encoded),
-        });
-        // One who went away needs none.
-        let _needed = send.send(decoded);
-    });
-    Ok(async move {
-        let lost = |_| Fault::new(Kind::Corrupt, "a decoder ended without a result");
-        let bytes = decoded.await.map_err(lost)??;
-        Ok(Chunk {
-            object,
-            pieces,
-            bytes,
-        })
-    })
+    let job = Job {
+        array: Arc::clone(&object.array),
+        key: object.key.clone(),
+        is_of_shard: range.is_some(),
+        bytes,
+        send,
+    };
+    let decoded = Chunk {
+        object,
+        pieces,
+        bytes: decoded,
+    };
+    Ok((job, decoded))
 }
 
 fn place<'a, 'b>(places: &'a mut [Place<'b>], sample: usize) -> Result<&'a mut Place<'b>, Fault> {

@@ -40,7 +40,10 @@ async fn reads_go_on_while_chunks_wait_for_a_decoder() {
         bytes: &mut bytes,
         shape: &shape,
     }];
-    let waves = Waves { max_chunks: 1 };
+    let waves = Waves {
+        max_chunks: 1,
+        ..Waves::default()
+    };
     let reading = read(prefetcher.source(), &plan, 0, waves, &mut places);
     let sent = async {
         tokio::time::sleep(20 * lab::ROUND_TRIP).await;

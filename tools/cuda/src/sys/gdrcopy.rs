@@ -40,44 +40,8 @@ struct Info {
     _kind: c_uint,
 }
 
-/// Declares the functions, with the types that they have in C.
-macro_rules! functions {
-    ($($name:ident = $symbol:literal ($($argument:ty),* $(,)?) -> $result:ty;)*) => {
-        /// The functions.
-        ///
-        /// # Invariants
-        ///
-        /// They are those of `_library`, which is loaded as long as this is.
-        #[derive(Debug)]
-        struct Functions {
-            $($name: unsafe extern "C" fn($($argument),*) -> $result,)*
-            _library: Library,
-        }
-
-        impl Functions {
-            /// Of a library; the names of those that it lacks.
-            fn find(library: Library) -> Result<Self, Vec<&'static str>> {
-                let mut absent = Vec::new();
-                $(
-                    // SAFETY: The type is that of gdrapi.h for this name.
-                    let $name = unsafe {
-                        library.get::<unsafe extern "C" fn($($argument),*) -> $result>(
-                            $symbol.as_bytes(),
-                        )
-                    };
-                    let $name = $name.map(|found| *found).map_err(|_| absent.push($symbol)).ok();
-                )*
-                match ($($name,)*) {
-                    // INVARIANT: Each was found in the library.
-                    ($(Some($name),)*) => Ok(Self { $($name,)* _library: library }),
-                    _ => Err(absent),
-                }
-            }
-        }
-    };
-}
-
-functions! {
+crate::functions! {
+    struct Functions;
     open = "gdr_open" () -> Raw;
     close = "gdr_close" (Raw) -> c_int;
     attribute = "gdr_get_attribute" (Raw, c_int, *mut c_int) -> c_int;

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Memory of the host that is given to the GPU.
+//! Memory of the GPU, and memory of the host that is given to it.
 
 use std::ffi::c_void;
 use std::sync::Arc;
 
 use super::context::{Context, Entered};
 use super::driver::Driver;
+use super::stream::Stream;
 use super::Address;
-use crate::Result;
+use crate::{Error, Result, Status};
 
 const PORTABLE: u32 = 1;
 const DEVICE_MAP: u32 = 2;
@@ -35,6 +36,142 @@ impl Drop for Registered {
         if let Ok(_entered) = self.driver.enter(self.context) {
             // SAFETY: It was registered there; the driver refuses what is not.
             let _ = unsafe { (self.driver.functions.unregister)(self.place as *mut c_void) };
+        }
+    }
+}
+
+/// Memory of the GPU that was allocated here.
+#[derive(Debug)]
+pub struct Memory {
+    driver: Arc<Driver>,
+    context: Context,
+    base: Address,
+    length: usize,
+}
+
+impl Memory {
+    /// So many bytes, of a context.
+    pub fn new(driver: &Arc<Driver>, context: Context, length: usize) -> Result<Self> {
+        let _entered = driver.enter(context)?;
+        let mut base = 0;
+        // SAFETY: `base` is valid for writes.
+        let status = unsafe { (driver.functions.memory_allocate)(&mut base, length) };
+        driver.check("cuMemAlloc", status)?;
+        Ok(Self {
+            driver: driver.clone(),
+            context,
+            base,
+            length,
+        })
+    }
+
+    /// Its first byte, as the GPU sees it.
+    pub fn base(&self) -> u64 {
+        self.base
+    }
+
+    /// Its bytes.
+    pub fn length(&self) -> usize {
+        self.length
+    }
+
+    /// The address of bytes of it; an error if they are not all within it.
+    fn place(&self, call: &'static str, at: usize, length: usize) -> Result<Address> {
+        match at.checked_add(length) {
+            Some(end) if end <= self.length => Ok(self.base + at as u64),
+            _ => Err(Error::Call {
+                call,
+                status: Status::INVALID_VALUE,
+                name: format!("{length} bytes at {at} of {}", self.length),
+            }),
+        }
+    }
+
+    /// Copies bytes to a place in it behind all before in a stream, and waits for that.
+    pub fn write(
+        &self,
+        entered: &Entered<'_>,
+        stream: Stream,
+        at: usize,
+        bytes: &[u8],
+    ) -> Result<()> {
+        let place = self.place("cuMemcpyHtoDAsync", at, bytes.len())?;
+        // SAFETY: The stream is there; both have so many bytes, and stay until it has been waited for:
+        // a context of which no call succeeds has ended its work.
+        let status = unsafe {
+            (entered.driver().functions.copy_in)(
+                place,
+                bytes.as_ptr().cast(),
+                bytes.len(),
+                stream.raw(),
+            )
+        };
+        entered.driver().check("cuMemcpyHtoDAsync", status)?;
+        entered.wait_idle(stream)
+    }
+
+    /// Copies bytes from a place in it behind all before in a stream, and waits for that.
+    pub fn read(
+        &self,
+        entered: &Entered<'_>,
+        stream: Stream,
+        at: usize,
+        bytes: &mut [u8],
+    ) -> Result<()> {
+        let place = self.place("cuMemcpyDtoHAsync", at, bytes.len())?;
+        // SAFETY: As in [`Self::write`].
+        let status = unsafe {
+            (entered.driver().functions.copy_out)(
+                bytes.as_mut_ptr().cast(),
+                place,
+                bytes.len(),
+                stream.raw(),
+            )
+        };
+        entered.driver().check("cuMemcpyDtoHAsync", status)?;
+        entered.wait_idle(stream)
+    }
+
+    /// Copies bytes to a place in it behind all before in a stream. `then` is called behind the copy, as
+    /// by [`Entered::when_idle`]; it is dropped if there is an error.
+    ///
+    /// # Safety
+    ///
+    /// The memory is not dropped before then.
+    pub unsafe fn send(
+        &self,
+        entered: &Entered<'_>,
+        stream: Stream,
+        at: usize,
+        bytes: Vec<u8>,
+        then: impl FnOnce() + Send + 'static,
+    ) -> Result<()> {
+        let place = self.place("cuMemcpyHtoDAsync", at, bytes.len())?;
+        let bytes = Arc::new(bytes);
+        let (address, length) = (bytes.as_ptr().cast(), bytes.len());
+        // SAFETY: The stream is there; both have so many bytes. These stay until the function behind the
+        // copy has run or, where there is none, until the stream has been waited for.
+        let status =
+            unsafe { (entered.driver().functions.copy_in)(place, address, length, stream.raw()) };
+        entered.driver().check("cuMemcpyHtoDAsync", status)?;
+        let own = Arc::clone(&bytes);
+        let begun = entered.when_idle(stream, move || {
+            drop(own);
+            then();
+        });
+        if begun.is_err() && entered.wait_idle(stream).is_err() {
+            std::mem::forget(bytes);
+        }
+        begun
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // A context that is gone has taken it along.
+        if let Ok(_entered) = self.driver.enter(self.context) {
+            // SAFETY: It was allocated there, and is freed once.
+            let _ = unsafe { (self.driver.functions.memory_free)(self.base) };
         }
     }
 }

@@ -2,6 +2,7 @@
 //! Streams and events.
 
 use std::ffi::c_void;
+use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::ptr;
 use std::sync::Arc;
 
@@ -44,6 +45,21 @@ impl Stream {
     pub fn as_raw(self) -> *mut c_void {
         self.raw()
     }
+}
+
+/// A function that a thread of the driver calls.
+type Then = Box<dyn FnOnce() + Send>;
+
+/// Calls such a function.
+///
+/// # Safety
+///
+/// The value was made of a box of one, and is used once.
+unsafe extern "C" fn call(value: *mut c_void) {
+    // SAFETY: As above.
+    let then = unsafe { Box::from_raw(value.cast::<Then>()) };
+    // A panic cannot leave a function of C.
+    let _panicked = catch_unwind(AssertUnwindSafe(then));
 }
 
 /// A stream that was made here.
@@ -158,6 +174,23 @@ impl Entered<'_> {
         // SAFETY: The stream is there.
         let status = unsafe { (self.driver().functions.stream_synchronize)(stream.raw()) };
         self.driver().check("cuStreamSynchronize", status)
+    }
+
+    /// Has a thread of the driver call a function behind all that was given to a stream so far. The
+    /// function makes no call of CUDA: the driver waits for its end. It is dropped if there is an error.
+    /// A context that is lost or destroyed before calls it never.
+    pub fn when_idle(&self, stream: Stream, then: impl FnOnce() + Send + 'static) -> Result<()> {
+        let then: Box<Then> = Box::new(Box::new(then));
+        let raw = Box::into_raw(then);
+        // SAFETY: The stream is there; the driver calls the function once, with this value.
+        let status =
+            unsafe { (self.driver().functions.host_function)(stream.raw(), call, raw.cast()) };
+        let begun = self.driver().check("cuLaunchHostFunc", status);
+        if begun.is_err() {
+            // SAFETY: It was just made of a box, and nobody else has it.
+            drop(unsafe { Box::from_raw(raw) });
+        }
+        begun
     }
 
     /// True if calls on it are captured for a graph.

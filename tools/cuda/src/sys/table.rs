@@ -92,6 +92,12 @@ functions! {
     stream_wait = "cuStreamWaitValue32" of 11070 (Raw, Address, u32, c_uint);
     stream_write = "cuStreamWriteValue32" of 11070 (Raw, Address, u32, c_uint);
 
+    host_function = "cuLaunchHostFunc" of 10000 (
+        Raw, unsafe extern "C" fn(*mut c_void), *mut c_void,
+    );
+    copy_in = "cuMemcpyHtoDAsync" of 3020 (Address, *const c_void, usize, Raw);
+    copy_out = "cuMemcpyDtoHAsync" of 3020 (*mut c_void, Address, usize, Raw);
+
     graph_kernel = "cuGraphExecKernelNodeSetParams" of 12000 (Raw, Raw, *const KernelNode);
     graph_words = "cuGraphExecBatchMemOpNodeSetParams" of 11070 (Raw, Raw, *const WordsNode);
 

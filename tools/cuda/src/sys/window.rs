@@ -8,6 +8,7 @@ use std::sync::Arc;
 use super::context::Context;
 use super::driver::Driver;
 use super::gdrcopy::{GdrCopy, Mapping, PAGE};
+use super::memory::Memory;
 use super::Address;
 use crate::Result;
 
@@ -17,46 +18,13 @@ pub const GDRCOPY: &str = "libgdrapi.so.2";
 /// Words from one to the next that is used: none shares a line of a cache.
 const STRIDE: usize = 16;
 
-/// Memory of the GPU that was allocated here.
-#[derive(Debug)]
-struct Allocation {
-    driver: Arc<Driver>,
-    context: Context,
-    base: Address,
-}
-
-impl Allocation {
-    fn new(driver: &Arc<Driver>, context: Context, length: usize) -> Result<Self> {
-        let _entered = driver.enter(context)?;
-        let mut base = 0;
-        // SAFETY: `base` is valid for writes.
-        let status = unsafe { (driver.functions.memory_allocate)(&mut base, length) };
-        driver.check("cuMemAlloc", status)?;
-        Ok(Self {
-            driver: driver.clone(),
-            context,
-            base,
-        })
-    }
-}
-
-impl Drop for Allocation {
-    fn drop(&mut self) {
-        // A context that is gone has taken it along.
-        if let Ok(_entered) = self.driver.enter(self.context) {
-            // SAFETY: It was allocated there, and is freed once.
-            let _ = unsafe { (self.driver.functions.memory_free)(self.base) };
-        }
-    }
-}
-
 /// Words in memory of the GPU that the CPU stores to. Stores go on when the context is lost or
 /// destroyed, and are seen by nobody then.
 #[derive(Debug)]
 pub struct Window {
     // It ends before the memory.
     mapping: Mapping,
-    _memory: Allocation,
+    _memory: Memory,
     base: Address,
 }
 
@@ -73,8 +41,8 @@ impl Window {
     pub fn new(driver: &Arc<Driver>, context: Context, gdrcopy: &Path) -> Result<Self> {
         let gdrcopy = GdrCopy::open(gdrcopy)?;
         // With a whole page in it, at any address.
-        let memory = Allocation::new(driver, context, 2 * PAGE)?;
-        let base = memory.base.next_multiple_of(PAGE as u64);
+        let memory = Memory::new(driver, context, 2 * PAGE)?;
+        let base = memory.base().next_multiple_of(PAGE as u64);
         let window = Self {
             mapping: Mapping::new(gdrcopy, base)?,
             _memory: memory,

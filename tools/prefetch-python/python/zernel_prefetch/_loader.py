@@ -81,6 +81,7 @@ class Loader(Iterator[Batch]):
         depth: int = 4,
         bytes: int = 1_073_741_824,
         max_chunks: int = 512,
+        max_substreams: int = 4096,
         changes: int = 3,
         readonly: bool = False,
         resume: Mapping[str, Any] | None = None,
@@ -88,7 +89,7 @@ class Loader(Iterator[Batch]):
         self._prefetcher, self._batches = prefetcher, batches
         self._settings: dict[str, Any] = {
             "lookahead": lookahead, "depth": depth, "bytes": bytes, "max_chunks": max_chunks,
-            "changes": changes, "readonly": readonly}
+            "max_substreams": max_substreams, "changes": changes, "readonly": readonly}
         begin = _order.begin(batches) if resume is None else _order.checked(batches, resume)
         # A signal can raise between any two steps here, and a fork can come there while another thread
         # goes through them. So each change is one step, and what is behind it is done by the next call.

@@ -72,6 +72,7 @@ class Loads:
         depth: int,
         bytes: int,
         max_chunks: int,
+        max_substreams: int,
         changes: int,
         readonly: bool,
     ) -> Loads: ...

@@ -14,8 +14,10 @@ use object_store::{
 };
 use tokio::runtime::Handle;
 use zarrs::array::codec::array_to_bytes::sharding::ShardingCodecBuilder;
+use zarrs::array::codec::{BytesToBytesCodecTraits, Codec};
 use zarrs::array::{ArrayBuilder, DataType, FillValue};
 use zarrs::array_subset::ArraySubset;
+use zarrs::metadata::v3::MetadataV3;
 use zarrs::storage::store::MemoryStore;
 use zarrs::storage::{ListableStorageTraits, ReadableStorageTraits};
 use zernel_prefetch::prefetcher::{Options, Prefetcher, Sample};
@@ -104,6 +106,18 @@ impl Store {
 
     /// Writes an array of consecutive numbers with shards, at a path.
     pub async fn write(&self, path: &str, shape: &[u64], shard: &[u64], chunk: &[u64]) {
+        self.write_packed(path, shape, shard, chunk, None).await;
+    }
+
+    /// The same, with chunks that a codec has packed: its description.
+    pub async fn write_packed(
+        &self,
+        path: &str,
+        shape: &[u64],
+        shard: &[u64],
+        chunk: &[u64],
+        codec: Option<&str>,
+    ) {
         let memory = Arc::new(MemoryStore::new());
         let sides = |shape: &[u64]| shape.to_vec().try_into().expect("no side of 0");
         let mut builder = ArrayBuilder::new(
@@ -112,9 +126,13 @@ impl Store {
             DataType::UInt32,
             FillValue::from(7_u32),
         );
+        let packers: Vec<_> = codec.map(packer).into_iter().collect();
         if chunk != shard {
-            let codec = ShardingCodecBuilder::new(sides(chunk)).build_arc();
-            builder.array_to_bytes_codec(codec);
+            let mut codec = ShardingCodecBuilder::new(sides(chunk));
+            codec.bytes_to_bytes_codecs(packers);
+            builder.array_to_bytes_codec(codec.build_arc());
+        } else {
+            builder.bytes_to_bytes_codecs(packers);
         }
         let array = builder
             .build(Arc::clone(&memory), &format!("/{path}"))
@@ -131,6 +149,16 @@ impl Store {
             let place = Path::from(key.as_str());
             self.inner.put(&place, bytes.into()).await.expect("memory");
         }
+    }
+}
+
+/// A codec by its description.
+fn packer(text: &str) -> Arc<dyn BytesToBytesCodecTraits> {
+    let metadata: MetadataV3 = serde_json::from_str(text).expect("a description");
+    let aliases = zarrs::config::global_config();
+    match Codec::from_metadata(&metadata, aliases.codec_aliases_v3()) {
+        Ok(Codec::BytesToBytes(codec)) => codec,
+        other => panic!("{text}: {other:?}"),
     }
 }
 

@@ -18,7 +18,10 @@ const PACED: Settings = Settings {
     depth: 16,
     lookahead: 16,
     bytes: 1 << 30,
-    waves: zernel_prefetch::read::Waves { max_chunks: 0 },
+    waves: zernel_prefetch::read::Waves {
+        max_chunks: 0,
+        max_substreams: 0,
+    },
     changes: 3,
 };
 

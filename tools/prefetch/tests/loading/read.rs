@@ -9,7 +9,7 @@ use object_store::{ObjectStore, ObjectStoreExt as _};
 use proptest::prelude::*;
 use tokio::time::Instant;
 use zernel_prefetch::prefetcher::{Ahead, Options, Sample};
-use zernel_prefetch::read::{places, read, Waves};
+use zernel_prefetch::read::{places, read, Decoding, Waves};
 use zernel_prefetch::source::{Retries, Source};
 use zernel_prefetch::{Fault, Kind};
 
@@ -19,7 +19,11 @@ fn source(store: &Arc<Store>) -> Arc<Source> {
 }
 
 /// The numbers of a batch's samples.
-async fn numbers(source: &Source, batch: &Ahead, waves: Waves) -> Result<Vec<Vec<u32>>, Fault> {
+pub async fn numbers(
+    source: &Source,
+    batch: &Ahead,
+    waves: impl Into<Decoding>,
+) -> Result<Vec<Vec<u32>>, Fault> {
     let plan = batch.planned().await?;
     let samples = batch.samples();
     let count = |sample: &Sample| sample.region.elements().expect("small") as usize;
@@ -86,7 +90,7 @@ proptest! {
                 .collect();
             let all: Vec<_> = samples.iter().map(|sample| expected(&shape, sample)).collect();
             let batch = stream.submit(samples);
-            let found = numbers(&source(&store), &batch, Waves { max_chunks }).await;
+            let found = numbers(&source(&store), &batch, Waves { max_chunks, ..Waves::default() }).await;
             assert_eq!(found.expect("no fault"), all);
         });
     }

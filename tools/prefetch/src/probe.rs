@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Probes of layouts: for a back-end, the size that chunks of an array are expected to have, before the
+//! first of them comes. Chunks whose header does not tell it have it by their shape; of others one
+//! header is read for each array.
+
+use std::collections::HashMap;
+
+use object_store::GetRange;
+
+use crate::array::ArrayMeta;
+use crate::layout::{blocks, HEADER};
+use crate::plan::{Object, Plan};
+use crate::source::{Ask, Source};
+use crate::sync::{lock, Mutex};
+use crate::wave::{Decoding, Hint, BACKEND_SUBSTREAMS};
+
+/// The most arrays that are known. Others are probed again.
+const MOST: usize = 1 << 16;
+
+/// Substreams of a chunk of each array; `None`: its probe is on its way, or told none.
+#[derive(Debug, Default)]
+pub(crate) struct Probes {
+    known: Mutex<HashMap<String, Option<u32>>>,
+}
+
+/// An array of a plan.
+struct Touched<'a> {
+    array: &'a ArrayMeta,
+    chunks: u32,
+    /// The object and the first byte of one chunk.
+    first: (&'a Object, u64),
+}
+
+/// The arrays of a plan, and their chunks.
+fn touched(plan: &Plan) -> Vec<Touched<'_>> {
+    let mut all: Vec<Touched<'_>> = Vec::new();
+    let mut places = HashMap::new();
+    for object in &plan.objects {
+        for range in &object.ranges {
+            let chunks = range.pieces.chunk_by(|one, other| one.bytes == other.bytes);
+            let chunks = u32::try_from(chunks.count()).unwrap_or(u32::MAX);
+            let at = *places.entry(object.array.path()).or_insert_with(|| {
+                let piece = range.pieces.first().and_then(|piece| piece.bytes);
+                let first = range.bytes.map_or(0, |range| range.0);
+                all.push(Touched {
+                    array: &object.array,
+                    chunks: 0,
+                    first: (object, first + piece.map_or(0, |piece| piece.0)),
+                });
+                all.len() - 1
+            });
+            all[at].chunks = all[at].chunks.saturating_add(chunks);
+        }
+    }
+    all
+}
+
+impl Decoding {
+    /// Tells the back-end the sizes of the waves that a plan makes. Each array is probed once, by a
+    /// request of its own. A probe that fails is no fault: the chunk itself tells more.
+    pub async fn probe(&self, source: &Source, plan: &Plan, batch: u64) {
+        let Some(backend) = &self.backend else {
+            return;
+        };
+        for Touched {
+            array,
+            chunks,
+            first,
+        } in touched(plan)
+        {
+            let substreams = match array.has_blocks() {
+                false => Some(1),
+                true => self.probed(source, array, first, batch).await,
+            };
+            let chunks = chunks.min(u32::try_from(self.waves().chunks()).unwrap_or(u32::MAX));
+            let taken = substreams.filter(|count| *count <= BACKEND_SUBSTREAMS);
+            if let (Some(substreams), Some(bytes)) = (taken, array.chunk_bytes()) {
+                backend.expect(Hint {
+                    chunks,
+                    substreams,
+                    bytes,
+                });
+            }
+        }
+    }
+
+    async fn probed(
+        &self,
+        source: &Source,
+        array: &ArrayMeta,
+        (object, first): (&Object, u64),
+        batch: u64,
+    ) -> Option<u32> {
+        {
+            let mut known = lock(&self.probes.known);
+            if let Some(told) = known.get(array.path()) {
+                return *told;
+            }
+            if known.len() >= MOST {
+                known.clear();
+            }
+            known.insert(array.path().to_owned(), None);
+        }
+        let range = GetRange::Bounded(first..first + HEADER as u64);
+        let ask = Ask {
+            range: Some(&range),
+            version: object.version.as_deref(),
+            size: object.size,
+            ..Ask::new(&object.key, HEADER as u64, batch)
+        };
+        let read = source.read(ask).await;
+        let told = read.ok().flatten().and_then(|read| blocks(&read.bytes));
+        lock(&self.probes.known).insert(array.path().to_owned(), told);
+        told
+    }
+}
