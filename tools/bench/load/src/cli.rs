@@ -21,9 +21,9 @@ use zernel_workload::{
 
 use crate::run::{Constants, Options};
 use crate::suite::Extent;
-use crate::training::TrainArgs;
+use crate::training::{QueuesArgs, TrainArgs};
 use crate::worker::{Device, Gpu, Order};
-use crate::{bench, demo, run, runtime, suite, worker};
+use crate::{bench, demo, run, runtime, suite, training, worker};
 
 /// The codes as help text.
 const EXIT_CODES: &str = "\
@@ -110,6 +110,18 @@ enum Command {
     ///
     /// Meant for QEMU's icount, under which a nanosecond is an instruction.
     Bench(BenchArgs),
+    /// Run training loops without prefetch, with zernel's signal and with queues of batches.
+    ///
+    /// The queues are PyTorch's: workers that keep 1 to 16 batches loaded ahead. The loops share a store
+    /// that serves one read at a time. Prints the batches that are in memory, their age, the reads at
+    /// once and the steps, of one loop and of several.
+    Queues(QueuesArgs),
+    /// A training loop of `queues` or `demo`.
+    #[command(hide = true)]
+    Job {
+        /// Its order, as JSON.
+        order: String,
+    },
     /// A client process of `run` or `demo`.
     #[command(hide = true)]
     Worker {
@@ -312,7 +324,7 @@ fn rate(text: &str) -> Result<f64> {
     check_rate(rate).map(|()| rate)
 }
 
-fn scale(text: &str) -> Result<f64> {
+pub(crate) fn scale(text: &str) -> Result<f64> {
     let scale = number(text)?;
     ensure!(
         (0.01..=100.0).contains(&scale),
@@ -348,6 +360,11 @@ pub fn run(args: Args) -> Result<()> {
             Ok(())
         }
         Command::Bench(args) => bench(&args),
+        Command::Queues(args) => args.run(),
+        Command::Job { order } => {
+            let order = serde_json::from_str(&order).context("the order is invalid JSON")?;
+            training::job(&order)
+        }
         Command::Worker { order } => {
             let order: Order = serde_json::from_str(&order).context("the order is invalid JSON")?;
             worker::run(&order)

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Runs training loops whose batches come when they are needed, at the signal, or from a queue: each loop
+//! is a process, and all share a store that serves few reads at once.
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result};
+use serde::{Deserialize, Serialize};
+use zernel_report::queues::{Compared, Figures, Row, Setting, Way};
+use zernel_report::training::{Lengths, Plan};
+use zernel_train::{Disk, Missing, Program, Queue, Run, Source};
+
+use super::{steps, LATENCY};
+use crate::child::Child;
+use crate::run::soon;
+use crate::worker::{hear_start, say, sleep_until};
+
+/// A loop whose loading a computation can hide. Loops are long enough for the deepest queue to be full.
+const FIXED: Plan = Plan {
+    steps: 100,
+    lengths: Lengths::Fixed {
+        load_ms: 40,
+        compute_ms: 60,
+    },
+    optimizer_ms: 4,
+};
+
+/// One of which nothing can be told ahead.
+const RANDOM: Plan = Plan {
+    steps: 60,
+    ..Plan::RANDOM
+};
+
+/// Loops that share a store.
+const JOBS: usize = 3;
+
+/// The number of settings and ways.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extent {
+    /// A few of either, for the demo.
+    Demo,
+    /// All.
+    Full,
+}
+
+impl Extent {
+    fn settings(self) -> Vec<Setting> {
+        let setting = |plan, jobs| Setting {
+            plan,
+            jobs,
+            at_once: 1,
+        };
+        vec![setting(FIXED, 1), setting(RANDOM, 1), setting(FIXED, JOBS)]
+    }
+
+    fn has(self, way: Way) -> bool {
+        match (self, way) {
+            (Self::Full, _) => true,
+            (Self::Demo, Way::Queue(queue)) => [2, 16].contains(&queue.depth()),
+            (Self::Demo, _) => true,
+        }
+    }
+}
+
+/// Order to a process: its loop.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Job {
+    plan: Plan,
+    way: Way,
+    /// The block device that is the store.
+    store: PathBuf,
+}
+
+/// Runs all settings of an extent, or tells why the kernel cannot run them.
+pub fn compare(
+    extent: Extent,
+    scale: f64,
+    mut progress: impl FnMut(&str),
+) -> Result<std::result::Result<Vec<Compared>, Missing>> {
+    let mut all = Vec::new();
+    for mut setting in extent.settings() {
+        setting.plan = setting.plan.scaled(scale);
+        let mut rows = Vec::new();
+        for way in Way::all().filter(|way| extent.has(*way)) {
+            let name = way.name();
+            progress(&format!(
+                "{} loops, {} at once: {name}",
+                setting.plan.name(),
+                setting.jobs
+            ));
+            match one(&setting, way) {
+                Ok(figures) => rows.push(Row { way, figures }),
+                Err(error) if error.is::<Missing>() => {
+                    return error.downcast::<Missing>().map(Err);
+                }
+                Err(error) => return Err(error.context(format!("the loop with {name}"))),
+            }
+        }
+        all.push(Compared { setting, rows });
+    }
+    Ok(Ok(all))
+}
+
+/// The loops of a setting, at once.
+fn one(setting: &Setting, way: Way) -> Result<Figures> {
+    let disk = Disk::with_depth(LATENCY, Some(setting.at_once))?;
+    let order = Job {
+        plan: setting.plan,
+        way,
+        store: disk.node().to_owned(),
+    };
+    let mut jobs = (0..setting.jobs)
+        .map(|number| Child::start(format!("training loop {number}"), "job", &order))
+        .collect::<Result<Vec<_>>>()?;
+    for job in &mut jobs {
+        job.hear::<()>()?;
+    }
+    let start = soon();
+    for job in &mut jobs {
+        job.tell(start)?;
+    }
+    let runs = jobs.iter_mut().map(Child::hear::<Run>);
+    Ok(Figures::of(&runs.collect::<Result<Vec<_>>>()?))
+}
+
+/// A process with a loop: it says that it can start, is told when, and says its record.
+pub fn job(order: &Job) -> Result<()> {
+    let source = || Source::shared(&order.store, LATENCY);
+    let mut program = Program::new()?;
+    let steps = steps(&order.plan);
+    let run: Box<dyn FnOnce() -> Result<Run>> = match order.way {
+        Way::Queue(queue) => {
+            let Queue { workers, .. } = queue;
+            let sources = (0..workers).map(|_| source()).collect::<Result<Vec<_>>>()?;
+            Box::new(move || program.with_queue(&steps, queue, sources))
+        }
+        way => {
+            program = program.reading(source()?);
+            Box::new(move || match way {
+                Way::Signal => program.with_signal(&steps),
+                _ => program.in_sequence(&steps),
+            })
+        }
+    };
+    say(&())?;
+    sleep_until(hear_start()?)?;
+    say(&run().context("a step failed")?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn the_demo_has_a_part_of_all() {
+        let ways = |extent: Extent| Way::all().filter(move |way| extent.has(*way)).count();
+        assert_eq!((ways(Extent::Demo), ways(Extent::Full)), (4, 7));
+        for setting in Extent::Full.settings() {
+            let Setting { plan, at_once, .. } = setting;
+            assert_eq!(steps(&plan).len(), plan.steps);
+            // The loops do not ask for more than the store gives.
+            if let Lengths::Fixed {
+                load_ms,
+                compute_ms,
+            } = plan.lengths
+            {
+                assert!(load_ms < compute_ms * at_once);
+                assert_eq!(
+                    Duration::from_millis(load_ms).as_nanos() % LATENCY.as_nanos(),
+                    0
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn an_order_is_what_it_was() {
+        let order = Job {
+            plan: FIXED,
+            way: Way::Queue(Queue::of(8)),
+            store: "/dev/store".into(),
+        };
+        let text = serde_json::to_string(&order).unwrap();
+        let again: Job = serde_json::from_str(&text).unwrap();
+        assert_eq!((again.plan, again.way), (order.plan, order.way));
+        assert_eq!(again.store, order.store);
+    }
+}
