@@ -13,7 +13,7 @@ use zernel_report::figures::LEGEND;
 use zernel_report::outcome::{Comparison, Mode};
 use zernel_report::stats::Latencies;
 use zernel_report::suite as results;
-use zernel_report::{page, plots, readme, table, training as loops};
+use zernel_report::{page, plots, queues, readme, table, training as loops};
 use zernel_workload::{
     check_rate, check_seconds, Arrival, ClientSpec, Deployment, Network, Preparation, Role,
     Schedule, Workload,
@@ -83,10 +83,10 @@ enum Command {
     /// each step. Prints the idle time of the GPU, and the agreement of zernel's phases with the log.
     Train(TrainArgs),
     /// Run workloads A, B1 and C alone, with default slices and with zernel's classes; then training
-    /// loops without the prefetch signal and with it.
+    /// loops without the prefetch signal and with it, and some of those of `queues`.
     ///
-    /// Prints a table per workload and loop, and writes WORKLOAD-MODE.json, training.json and
-    /// summary.json to DIR; `zernel-load report DIR` draws plots of them.
+    /// Prints a table per workload and loop, and writes WORKLOAD-MODE.json, training.json, queues.json
+    /// and summary.json to DIR; `zernel-load report DIR` draws plots of them.
     Demo(DemoArgs),
     /// Run the suite of `make bench` and write its results to DIR, a line of JSON per part.
     Suite(SuiteArgs),
@@ -522,8 +522,9 @@ fn page(args: &PageArgs) -> Result<()> {
 fn report(args: &ReportArgs) -> Result<()> {
     let all = Comparison::load_all(&args.dir)?;
     let trainings = loops::load(&args.dir)?;
+    let beside_queues = queues::load(&args.dir)?;
     ensure!(
-        !all.is_empty() || !trainings.is_empty(),
+        !all.is_empty() || !trainings.is_empty() || !beside_queues.is_empty(),
         "{} holds no results; write some with run --out, demo or train --out",
         args.dir.display()
     );
@@ -531,6 +532,7 @@ fn report(args: &ReportArgs) -> Result<()> {
         print(&all, args.json)?;
         if !args.json {
             print!("{}", loops::tables(&trainings));
+            print!("{}", queues::tables(&beside_queues));
         }
     }
     if !args.no_plots {

@@ -22,14 +22,18 @@ const FIXED: Plan = Plan {
         load_ms: 40,
         compute_ms: 60,
     },
-    optimizer_ms: 4,
+    optimizer_ms: 1,
 };
 
 /// One of which nothing can be told ahead.
 const RANDOM: Plan = Plan {
     steps: 60,
+    optimizer_ms: 1,
     ..Plan::RANDOM
 };
+
+/// Part of the steps that the demo has.
+const DEMO: f64 = 0.6;
 
 /// Loops that share a store.
 const JOBS: usize = 3;
@@ -44,9 +48,13 @@ pub enum Extent {
 }
 
 impl Extent {
-    fn settings(self) -> Vec<Setting> {
-        let setting = |plan, jobs| Setting {
-            plan,
+    fn settings(self, scale: f64) -> Vec<Setting> {
+        let scale = match self {
+            Self::Demo => scale * DEMO,
+            Self::Full => scale,
+        };
+        let setting = |plan: Plan, jobs| Setting {
+            plan: plan.scaled(scale),
             jobs,
             at_once: 1,
         };
@@ -56,7 +64,7 @@ impl Extent {
     fn has(self, way: Way) -> bool {
         match (self, way) {
             (Self::Full, _) => true,
-            (Self::Demo, Way::Queue(queue)) => [2, 16].contains(&queue.depth()),
+            (Self::Demo, Way::Queue(queue)) => [1, 2, 16].contains(&queue.depth()),
             (Self::Demo, _) => true,
         }
     }
@@ -78,8 +86,7 @@ pub fn compare(
     mut progress: impl FnMut(&str),
 ) -> Result<std::result::Result<Vec<Compared>, Missing>> {
     let mut all = Vec::new();
-    for mut setting in extent.settings() {
-        setting.plan = setting.plan.scaled(scale);
+    for setting in extent.settings(scale) {
         let mut rows = Vec::new();
         for way in Way::all().filter(|way| extent.has(*way)) {
             let name = way.name();
@@ -156,8 +163,8 @@ mod tests {
     #[test]
     fn the_demo_has_a_part_of_all() {
         let ways = |extent: Extent| Way::all().filter(move |way| extent.has(*way)).count();
-        assert_eq!((ways(Extent::Demo), ways(Extent::Full)), (4, 7));
-        for setting in Extent::Full.settings() {
+        assert_eq!((ways(Extent::Demo), ways(Extent::Full)), (5, 7));
+        for setting in Extent::Full.settings(1.0) {
             let Setting { plan, at_once, .. } = setting;
             assert_eq!(steps(&plan).len(), plan.steps);
             // The loops do not ask for more than the store gives.

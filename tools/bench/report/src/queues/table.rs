@@ -10,23 +10,24 @@ pub const HEAD: [&str; 12] = [
     "steps\n/s",
     "GPU idle\n%",
     "first step\nms",
-    "batches held\nmean",
+    "held\nmean",
     "\nmax",
-    "read at once\nmean",
+    "reading\nmean",
     "\nmax",
-    "a read, ms\nmean",
+    "read ms\nmean",
     "\nmax",
-    "age, ms\nmean",
+    "age ms\nmean",
     "\nmax",
 ];
 
 /// Their meaning.
 pub const LEGEND: &str = "\
 A queue of W x F has W workers that read a batch each, and F batches asked of each ahead, as PyTorch's
-DataLoader. A batch is held from the begin of its read to the end of its computation; its age is the
-time from the end of its read to the begin of its computation. Means of batches that are held or
-read are over the time in which there is something left to read. 'first step' is the time until
-each loop has had its first batch. The store serves one read of 4 KiB in 4 ms.
+DataLoader. 'held' are batches in memory, from the begin of their read to the end of their
+computation; 'reading' those that are read at once; both means are over the time in which there is
+something left to read. 'read' is the time that a batch takes to be read, 'age' the time from then to
+its computation. 'first step' is the time until each loop has its first batch. The store serves one
+read of 4 KiB in 4 ms.
 ";
 
 /// A line.
