@@ -300,7 +300,11 @@ fn tsg_stats(sim: &Sim, workers: &[Worker]) -> Result<Vec<TsgStats>> {
 
 /// A time at which processes that are ready can start together.
 pub fn soon() -> Timestamp {
-    let time = Timestamp::now() + LEAD;
+    aligned(Timestamp::now() + LEAD)
+}
+
+/// The next aligned time.
+fn aligned(time: Timestamp) -> Timestamp {
     Timestamp::from_ns(time.as_ns().next_multiple_of(ALIGN_NS))
 }
 

@@ -50,6 +50,7 @@ fn help_covers_every_command() {
         &["client"],
         &["run"],
         &["train"],
+        &["queues"],
         &["demo"],
         &["suite"],
         &["page"],
@@ -63,7 +64,7 @@ fn help_covers_every_command() {
     }
     zernel_load(&["--help"])
         .assert()
-        .stdout(predicate::str::contains("worker").not());
+        .stdout(predicate::str::is_match("\n  (worker|job) ").unwrap().not());
 }
 
 #[test]
@@ -75,6 +76,7 @@ fn unsound_command_lines_are_usage_errors() {
         &["client", "--network", "alexnet"],
         &["client", "--class", "9"],
         &["client", "--periodic", "10", "--poisson", "10"],
+        &["queues", "--scale", "0"],
         &["train", "--steps", "1"],
         &["train", "--load", "0"],
         &["train", "--compute", "20s"],

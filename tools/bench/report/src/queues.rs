@@ -16,7 +16,7 @@ use zernel_train::Queue;
 pub use self::figures::{Figures, Level};
 pub use self::goals::goals;
 pub use self::table::{cells, render, tables, HEAD, LEGEND};
-use crate::training::Plan;
+use crate::training::{Lengths, Plan};
 
 /// The file of these results in a folder.
 pub const FILE: &str = "queues.json";
@@ -76,7 +76,8 @@ impl Setting {
             _ => format!("{jobs} training loops on one GPU"),
         };
         let parts = self.plan.parts();
-        format!("{loops} · {parts} · a store of {at_once} read at once")
+        let reads = if at_once == 1 { "read" } else { "reads" };
+        format!("{loops} · {parts} · a store of {at_once} {reads} at once")
     }
 }
 
@@ -99,6 +100,24 @@ pub struct Compared {
 }
 
 impl Compared {
+    /// A computation hides the next loading.
+    pub fn hides(&self) -> bool {
+        match self.setting.plan.lengths {
+            Lengths::Fixed {
+                load_ms,
+                compute_ms,
+            } => load_ms <= compute_ms,
+            Lengths::Random { .. } => false,
+        }
+    }
+
+    /// The figures of the queue that does the most steps, and its depth.
+    pub fn fastest(&self) -> Option<(usize, &Figures)> {
+        let steps = |one: &(usize, &Figures)| one.1.steps_per_s;
+        self.queues()
+            .max_by(|one, other| steps(one).total_cmp(&steps(other)))
+    }
+
     /// The figures of the loops with the signal.
     pub fn signal(&self) -> Option<&Figures> {
         let mut rows = self.rows.iter();
@@ -172,5 +191,11 @@ mod tests {
         let compared = testdata::queues(1);
         assert!(compared.signal().is_some());
         assert_eq!(compared.queues().map(|(depth, _)| depth).max(), Some(16));
+        let mut compared = testdata::queues(1);
+        compared.rows[3].figures.steps_per_s += 1.0;
+        assert_eq!(compared.fastest().map(|(depth, _)| depth), Some(2));
+        assert!(compared.hides());
+        compared.setting.plan.lengths = Lengths::Random { seed: 1 };
+        assert!(!compared.hides());
     }
 }

@@ -413,15 +413,7 @@ mod tests {
             training: plans
                 .map(|plan| testdata::training(plan).summary())
                 .to_vec(),
-            queues: [(1, false), (1, true), (3, false)]
-                .map(|(jobs, is_random)| {
-                    let mut one = testdata::queues(jobs);
-                    if is_random {
-                        one.setting.plan = training::Plan::RANDOM;
-                    }
-                    one
-                })
-                .to_vec(),
+            queues: testdata::all_queues(),
         }
     }
 

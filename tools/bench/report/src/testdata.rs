@@ -11,7 +11,7 @@ use crate::outcome::{ClientOutcome, Comparison, EngineUse, Mode, Outcome, Span, 
 use crate::queues::{self, Compared, Setting, Way};
 use crate::requests::Requests;
 use crate::stats::{Buckets, Latencies};
-use crate::training::{Figures, Plan, Trained, Training};
+use crate::training::{Figures, Lengths, Plan, Trained, Training};
 
 /// All runs of a built-in workload.
 pub(crate) fn comparison(name: &str) -> Comparison {
@@ -252,4 +252,15 @@ pub(crate) fn queues(jobs: usize) -> Compared {
         },
         rows: Way::all().map(row).collect(),
     }
+}
+
+/// Loops of all kinds: one, several, one of random times, and one whose loads are long.
+pub(crate) fn all_queues() -> Vec<Compared> {
+    let mut all = [1, 3, 1, 1].map(queues);
+    all[2].setting.plan = Plan::RANDOM;
+    all[3].setting.plan.lengths = Lengths::Fixed {
+        load_ms: 2,
+        compute_ms: 1,
+    };
+    all.to_vec()
 }

@@ -32,6 +32,17 @@ const RANDOM: Plan = Plan {
     ..Plan::RANDOM
 };
 
+/// One whose loading no computation can hide, from a store that serves many reads at once.
+const LONG: Plan = Plan {
+    steps: 60,
+    lengths: Lengths::Fixed {
+        load_ms: 120,
+        compute_ms: 60,
+    },
+    ..FIXED
+};
+const MANY: u64 = 16;
+
 /// Part of the steps that the demo has.
 const DEMO: f64 = 0.6;
 
@@ -53,12 +64,17 @@ impl Extent {
             Self::Demo => scale * DEMO,
             Self::Full => scale,
         };
-        let setting = |plan: Plan, jobs| Setting {
+        let setting = |plan: Plan, jobs, at_once| Setting {
             plan: plan.scaled(scale),
             jobs,
-            at_once: 1,
+            at_once,
         };
-        vec![setting(FIXED, 1), setting(RANDOM, 1), setting(FIXED, JOBS)]
+        vec![
+            setting(FIXED, 1, 1),
+            setting(FIXED, JOBS, 1),
+            setting(RANDOM, 1, 1),
+            setting(LONG, 1, MANY),
+        ]
     }
 
     fn has(self, way: Way) -> bool {
@@ -90,11 +106,7 @@ pub fn compare(
         let mut rows = Vec::new();
         for way in Way::all().filter(|way| extent.has(*way)) {
             let name = way.name();
-            progress(&format!(
-                "{} loops, {} at once: {name}",
-                setting.plan.name(),
-                setting.jobs
-            ));
+            progress(&format!("{}: {name}", setting.title()));
             match one(&setting, way) {
                 Ok(figures) => rows.push(Row { way, figures }),
                 Err(error) if error.is::<Missing>() => {
@@ -167,17 +179,15 @@ mod tests {
         for setting in Extent::Full.settings(1.0) {
             let Setting { plan, at_once, .. } = setting;
             assert_eq!(steps(&plan).len(), plan.steps);
-            // The loops do not ask for more than the store gives.
+            // A load is a whole number of reads, and one store gives all that is asked for.
             if let Lengths::Fixed {
                 load_ms,
                 compute_ms,
             } = plan.lengths
             {
                 assert!(load_ms < compute_ms * at_once);
-                assert_eq!(
-                    Duration::from_millis(load_ms).as_nanos() % LATENCY.as_nanos(),
-                    0
-                );
+                let load = Duration::from_millis(load_ms);
+                assert_eq!(load.as_nanos() % LATENCY.as_nanos(), 0);
             }
         }
     }

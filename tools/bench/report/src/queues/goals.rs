@@ -2,10 +2,10 @@
 //! The goals of the signal beside queues.
 
 use super::Compared;
-use crate::training::{Goal, Lengths};
+use crate::training::Goal;
 
-/// Least part of the steps of the fastest queue that a loop with the signal does, in percent, where
-/// every step is as long as the one before.
+/// Least part of the steps of the fastest queue that a loop with the signal does, in percent, where a
+/// computation hides the next loading.
 const STEPS_PERCENT: f64 = 95.0;
 /// Most batches that a loop with the signal holds: one is computed with, and one is read.
 const HELD: f64 = 2.0;
@@ -15,8 +15,9 @@ pub fn goals(compared: &Compared) -> Vec<Goal> {
     let Some(signal) = compared.signal() else {
         return Vec::new();
     };
-    let (name, jobs) = (compared.setting.plan.name(), compared.setting.jobs);
-    let what = |goal: String| format!("queues, {name}, {jobs} at once: {goal}");
+    let jobs = compared.setting.jobs;
+    let title = compared.setting.title();
+    let what = |goal: String| format!("queues, {title}: {goal}");
     let most = HELD * jobs as f64;
     let mut goals = vec![Goal {
         what: what(format!(
@@ -25,19 +26,16 @@ pub fn goals(compared: &Compared) -> Vec<Goal> {
         good: signal.held.max <= most,
         found: format!("{:.0}, {:.2} on average", signal.held.max, signal.held.mean),
     }];
-    let fastest = compared
-        .queues()
-        .map(|(_, figures)| figures.steps_per_s)
-        .fold(0.0, f64::max);
-    let fixed = matches!(compared.setting.plan.lengths, Lengths::Fixed { .. });
-    if fixed && jobs == 1 && fastest > 0.0 {
-        let percent = 100.0 * signal.steps_per_s / fastest;
+    let fastest = compared.fastest();
+    let fastest = fastest.filter(|_| compared.hides() && jobs == 1);
+    if let Some((depth, fastest)) = fastest {
+        let percent = 100.0 * signal.steps_per_s / fastest.steps_per_s.max(1e-9);
         goals.push(Goal {
             what: what(format!(
                 "at least {STEPS_PERCENT} % of the steps of the fastest queue"
             )),
             good: percent >= STEPS_PERCENT,
-            found: format!("{percent:.1} %"),
+            found: format!("{percent:.1} % (queue of {depth})"),
         });
     }
     goals

@@ -21,10 +21,18 @@ pub(super) struct Queues {
     pub(super) jobs: usize,
     pub(super) signal_first_ms: f64,
     pub(super) deep_first_ms: f64,
-    /// Steps a second of a loop of random times, and the most that a queue does.
-    pub(super) random_signal: f64,
-    pub(super) random_fastest: f64,
-    pub(super) random_depth: usize,
+    /// A loop of random times, and one whose loads are longer than its computations.
+    pub(super) random: Beside,
+    pub(super) long: Beside,
+}
+
+/// Steps a second with the signal, and with the queue that does the most.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Beside {
+    pub(super) signal: f64,
+    pub(super) queue: f64,
+    pub(super) depth: usize,
 }
 
 /// Figures of a loop by its loader.
@@ -49,40 +57,39 @@ impl Loader {
 impl Queues {
     /// Of the settings of the demo: one loop, one of random times, and several.
     pub(super) fn of(all: &[Compared]) -> Option<Self> {
-        let find = |jobs: fn(usize) -> bool, is_fixed: bool| {
-            all.iter().find(|one| {
-                let lengths = one.setting.plan.lengths;
-                let fixed = matches!(lengths, Lengths::Fixed { .. });
-                jobs(one.setting.jobs) && fixed == is_fixed
-            })
+        let find = |is_it: &dyn Fn(&Compared) -> bool| all.iter().find(|one| is_it(one));
+        let one = find(&|one| one.setting.jobs == 1 && one.hides())?;
+        let several = find(&|one| one.setting.jobs > 1)?;
+        let is_fixed = |one: &Compared| matches!(one.setting.plan.lengths, Lengths::Fixed { .. });
+        let random = find(&|one| !is_fixed(one))?;
+        let long = find(&|one| is_fixed(one) && !one.hides())?;
+        let (_, shallow) = one.queues().min_by_key(|(depth, _)| *depth)?;
+        let deepest = |one: &Compared| {
+            let deepest = one.queues().max_by_key(|(depth, _)| *depth);
+            deepest.map(|(depth, figures)| (depth, *figures))
         };
-        let by_depth = |one: &Compared| {
-            let mut queues: Vec<_> = one.queues().map(|(depth, one)| (depth, *one)).collect();
-            queues.sort_unstable_by_key(|(depth, _)| *depth);
-            queues
-        };
-        let (one, random) = (
-            find(|jobs| jobs == 1, true)?,
-            find(|jobs| jobs == 1, false)?,
-        );
-        let several = find(|jobs| jobs > 1, true)?;
-        let queues = by_depth(one);
-        let ((_, shallow), (depth, deep)) = (queues.first()?, queues.last()?);
-        let steps = |one: &(usize, Figures)| one.1.steps_per_s;
-        let fastest = by_depth(random)
-            .into_iter()
-            .max_by(|one, other| steps(one).total_cmp(&steps(other)))?;
+        let (depth, deep) = deepest(one)?;
         Some(Self {
             signal: Loader::of(one.signal()?),
             shallow: Loader::of(shallow),
-            deep: Loader::of(deep),
-            depth: *depth,
+            deep: Loader::of(&deep),
+            depth,
             jobs: several.setting.jobs,
             signal_first_ms: rounded(several.signal()?.first_ms, 0),
-            deep_first_ms: rounded(by_depth(several).last()?.1.first_ms, 0),
-            random_signal: rounded(random.signal()?.steps_per_s, 2),
-            random_fastest: rounded(fastest.1.steps_per_s, 2),
-            random_depth: fastest.0,
+            deep_first_ms: rounded(deepest(several)?.1.first_ms, 0),
+            random: Beside::of(random)?,
+            long: Beside::of(long)?,
+        })
+    }
+}
+
+impl Beside {
+    fn of(compared: &Compared) -> Option<Self> {
+        let (depth, fastest) = compared.fastest()?;
+        Some(Self {
+            signal: rounded(compared.signal()?.steps_per_s, 1),
+            queue: rounded(fastest.steps_per_s, 1),
+            depth,
         })
     }
 }
