@@ -64,7 +64,8 @@ fn help_covers_every_command() {
     }
     zernel_load(&["--help"])
         .assert()
-        .stdout(predicate::str::is_match("\n  (worker|job) ").unwrap().not());
+        .stdout(predicate::str::contains("\n  worker ").not())
+        .stdout(predicate::str::contains("\n  job ").not());
 }
 
 #[test]
@@ -122,6 +123,8 @@ fn unsound_values_are_told_in_a_sentence() {
             "neither a file nor a block device",
         ),
         (&["worker", "{}"], 1, "the order is invalid JSON"),
+        (&["job", "{}"], 1, "the order is invalid JSON"),
+        (&["queues"], 1, "throttled disk"),
         (&["report", "/nonexistent"], 1, "cannot read /nonexistent"),
     ] {
         zernel_load(args)
