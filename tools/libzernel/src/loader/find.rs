@@ -18,7 +18,7 @@ use super::{memory, Record, Unreadable, BYTES, NAME};
 /// The first open files of a process that are looked at.
 pub const MOST_FILES: usize = 4_096;
 /// The most loaders of a process that are told.
-pub const MOST_OF_PROCESS: usize = 16;
+pub const MOST_OF_PROCESS: usize = 64;
 /// The most loaders of a user.
 pub const MOST_OF_USER: usize = 256;
 
@@ -132,7 +132,7 @@ impl Finder {
         self.listed
     }
 
-    /// Looks at a process. Its folder is the same process's, whoever gets its number later.
+    /// Looks at a process. Its folder stays the same process's if another one gets its number.
     fn look(&mut self, pid: u32) -> io::Result<()> {
         let path = format!("/proc/{pid}");
         let process = openat(CWD, path, DIRECTORY, Mode::empty())?;
