@@ -14,7 +14,7 @@ use serde::Serialize;
 /// A process; ends with this value.
 #[derive(Debug)]
 pub struct Child {
-    /// What errors call it.
+    /// Its name in errors.
     name: String,
     process: process::Child,
     input: ChildStdin,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A queue of batches that workers keep full, whatever the computation does: what users have.
+//! A queue of batches that workers keep full at all times, as the loaders of most frameworks do.
 
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::Duration;
