@@ -107,7 +107,7 @@ pub struct QueuesArgs {
     /// Factor of the number of steps.
     #[arg(long, default_value_t = 1.0, value_parser = scale)]
     scale: f64,
-    /// The demo's part of it: no prefetch, the signal, queues of 2 and of 16.
+    /// The demo's part of it: no prefetch, the signal, queues of 1, 4 and 16.
     #[arg(long)]
     few: bool,
     /// Write the figures to queues.json in this folder, too.

@@ -44,7 +44,7 @@ const LONG: Plan = Plan {
 const MANY: u64 = 16;
 
 /// Part of the steps that the demo has.
-const DEMO: f64 = 0.6;
+const DEMO: f64 = 0.45;
 
 /// Loops that share a store.
 const JOBS: usize = 3;
@@ -80,7 +80,7 @@ impl Extent {
     fn has(self, way: Way) -> bool {
         match (self, way) {
             (Self::Full, _) => true,
-            (Self::Demo, Way::Queue(queue)) => [1, 2, 16].contains(&queue.depth()),
+            (Self::Demo, Way::Queue(queue)) => [1, 4, 16].contains(&queue.depth()),
             (Self::Demo, _) => true,
         }
     }
