@@ -27,6 +27,7 @@ pub mod info;
 mod level;
 pub mod level_info;
 mod list;
+pub mod loader;
 pub mod phase;
 pub mod prefetch;
 pub mod probe;

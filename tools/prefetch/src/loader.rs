@@ -6,6 +6,7 @@
 //! where the consumer takes long for a batch, and loads do not.
 
 mod common;
+mod published;
 mod room;
 
 use std::collections::VecDeque;
@@ -27,6 +28,7 @@ use crate::read::{places, read, Decoding, Waves};
 use crate::{Fault, Kind};
 use common::Common;
 pub use common::Counters;
+use published::Published;
 use room::{room, sizes};
 
 /// Sizes of a loader.
@@ -44,6 +46,8 @@ pub struct Settings {
     pub changes: u32,
     /// The depth follows the times of loads and of the consumer, up to [`Self::depth`].
     pub paced: bool,
+    /// Its counters are to be seen by others of the same user, and by root ([`libzernel::loader`]).
+    pub published: bool,
 }
 
 impl Default for Settings {
@@ -55,6 +59,7 @@ impl Default for Settings {
             waves: Waves::default(),
             changes: 3,
             paced: false,
+            published: true,
         }
     }
 }
@@ -113,7 +118,8 @@ pub struct Loader {
     /// `None`: its end was seen.
     driver: Option<JoinHandle<()>>,
     common: Arc<Common>,
-    counters: Counters,
+    /// Its counters are published as long as this is there.
+    _published: Option<Published>,
     /// When the last batch was handed over, if the next was not asked for since.
     handed_at: Option<Instant>,
     /// When it was asked for, and that it was not there then.
@@ -175,12 +181,17 @@ impl Loader {
         let stream = stream.map_err(|error| Fault::new(Kind::Saturated, error.to_string()))?;
         let (send, loads) = mpsc::unbounded_channel();
         let common = Arc::new(Common::new(settings));
+        let bytes = Arc::new(Semaphore::new(units(settings.bytes) as usize));
+        let published = settings.published.then(|| {
+            let bytes = Arc::clone(&bytes);
+            Published::start(prefetcher, settings, Arc::clone(&common), bytes)
+        });
         let driver = Driver {
             prefetcher: prefetcher.clone(),
             stream: Arc::new(stream),
             settings,
             common: Arc::clone(&common),
-            bytes: Arc::new(Semaphore::new(units(settings.bytes) as usize)),
+            bytes,
         };
         let driver = prefetcher.runtime().spawn(driver.run(batches, send));
         Ok(Self {
@@ -189,7 +200,7 @@ impl Loader {
             target: None,
             driver: Some(driver),
             common,
-            counters: Counters::default(),
+            _published: published.flatten(),
             handed_at: None,
             asked: None,
             signals: None,
@@ -203,10 +214,7 @@ impl Loader {
 
     /// Its counts.
     pub fn counters(&self) -> Counters {
-        Counters {
-            depth: self.common.depth(),
-            ..self.counters
-        }
+        self.common.counters().0
     }
 
     /// A batch is asked for.
@@ -216,17 +224,17 @@ impl Loader {
             Some(signals) => signals.take(),
             None => (0, None),
         };
-        self.counters.signals += count;
         if self.current.is_none() {
             self.current = self.loads.try_recv().ok();
         }
         let is_there = |(load, _): &(Load, Permits)| load.gate.is_over();
         let is_late = !self.current.as_ref().is_some_and(is_there);
         self.asked = Some((Instant::now(), is_late));
-        if computed.is_none() && signal.is_none() {
+        if computed.is_none() && count == 0 {
             return;
         }
         self.common.change(|state| {
+            state.counters.signals += count;
             if let Some(took) = computed {
                 state.pace.computed(took);
             }
@@ -238,26 +246,25 @@ impl Loader {
 
     /// A batch is handed over.
     fn hand_over(&mut self, loaded: &Result<Loaded, Fault>) {
-        self.common.change(|state| state.ahead -= 1);
         let now = Instant::now();
         let asked = self.asked.take();
         self.handed_at = Some(now);
-        let counters = &mut self.counters;
-        counters.batches += 1;
-        match loaded {
-            Ok(loaded) => {
-                counters.bytes += loaded
-                    .data
-                    .iter()
-                    .map(|data| data.len() as u64)
-                    .sum::<u64>()
+        self.common.change(|state| {
+            state.ahead -= 1;
+            let counters = &mut state.counters;
+            counters.batches += 1;
+            match loaded {
+                Ok(loaded) => {
+                    let bytes = loaded.data.iter().map(|data| data.len() as u64);
+                    counters.bytes += bytes.sum::<u64>();
+                }
+                Err(_) => counters.faults += 1,
             }
-            Err(_) => counters.faults += 1,
-        }
-        if let Some((at, true)) = asked {
-            counters.late += 1;
-            counters.waited += now - at;
-        }
+            if let Some((at, true)) = asked {
+                counters.late += 1;
+                counters.waited += now - at;
+            }
+        });
     }
 
     /// The next batch; `None`: there are no more. A fault is that of its batch alone, but for

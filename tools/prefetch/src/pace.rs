@@ -11,6 +11,7 @@ use std::fmt;
 use std::time::Duration;
 
 use libzernel::event::{EventStream, Kind, Wanted};
+use libzernel::loader::Pace as Source;
 use libzernel::{Target, Zernel};
 
 /// A prefetch signal of the process that computes.
@@ -109,6 +110,14 @@ impl Pace {
     pub fn signalled(&mut self, signal: Signal) {
         if !signal.compute.is_zero() && !signal.lead.is_zero() {
             (self.told, self.batches) = (Some(signal), 0);
+        }
+    }
+
+    /// The source of the depth.
+    pub(crate) fn source(&self) -> Source {
+        match self.told {
+            Some(_) => Source::Zernel,
+            None => Source::Own,
         }
     }
 

@@ -13,7 +13,8 @@ use libzernel::tunable::Tunables;
 use libzernel::{tsg, Level, Phase, Target, Tracking, Zernel};
 
 use crate::{
-    class, exit, list, phases, prefetch, probe, requests, run, status, track, tune, verify, watch,
+    class, exit, list, loaders, phases, prefetch, probe, requests, run, status, track, tune,
+    verify, watch,
 };
 
 /// Examples of its use.
@@ -134,6 +135,9 @@ enum Command {
     /// Prints a line for each signal, until interrupted or the process has ended. With --file, zernel
     /// reads a part of that file into the page cache at each signal, for programs that know nothing
     /// of zernel. The program is tracked with --ml. Another user's needs CAP_PERFMON.
+    ///
+    /// With --loader, lists the loaders of arrays that run, which takes no module: your own, or all as
+    /// root.
     Prefetch(PrefetchArgs),
     /// Tunables of the module.
     #[command(subcommand)]
@@ -282,9 +286,15 @@ impl PhasesArgs {
 
 #[derive(Debug, ClapArgs)]
 struct PrefetchArgs {
-    /// The process.
-    #[arg(long, value_parser = process)]
-    pid: u32,
+    /// The process; with --loader, only its loaders.
+    #[arg(long, value_parser = process, required_unless_present = "loader")]
+    pid: Option<u32>,
+    /// List the loaders that run: their depth, batches, waits, bytes and requests.
+    #[arg(long, conflicts_with_all = ["file", "count"])]
+    loader: bool,
+    /// Print them as OpenMetrics, for a collector of text files.
+    #[arg(long, requires = "loader", conflicts_with = "json")]
+    metrics: bool,
     /// Read this file ahead: a regular file or a block device.
     #[arg(long, value_name = "PATH", requires = "length")]
     file: Option<PathBuf>,
@@ -314,7 +324,8 @@ impl PrefetchArgs {
                 span: self.span,
             });
         prefetch::Options {
-            pid: self.pid,
+            // It is there without --loader, as clap has checked.
+            pid: self.pid.unwrap_or(0),
             ahead,
             count: self.count,
         }
@@ -491,6 +502,14 @@ impl Args {
                 duration,
                 phase,
             } => phases::hint(&zernel()?, tid, phase, duration, json)?,
+            Command::Prefetch(args) if args.loader => {
+                let form = match (json, args.metrics) {
+                    (true, _) => loaders::Form::Json,
+                    (_, true) => loaders::Form::Metrics,
+                    _ => loaders::Form::Table,
+                };
+                loaders::show(args.pid, form)?;
+            }
             Command::Prefetch(args) => prefetch::run(&zernel()?, &args.options(), json)?,
             Command::Tune(TuneCommand::List) => tune::list(&tunables()?, json)?,
             Command::Tune(TuneCommand::Get { name }) => tune::get(&tunables()?, &name, json)?,

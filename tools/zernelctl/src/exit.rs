@@ -61,6 +61,18 @@ impl fmt::Display for Unsound {
 
 impl std::error::Error for Unsound {}
 
+/// There is no process with this number.
+#[derive(Debug)]
+pub struct NoProcess(pub u32);
+
+impl fmt::Display for NoProcess {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "there is no process {}", self.0)
+    }
+}
+
+impl std::error::Error for NoProcess {}
+
 /// Prints the error, and returns its exit code.
 pub fn report(error: &anyhow::Error) -> ExitCode {
     if is_broken_pipe(error) {
@@ -78,7 +90,7 @@ fn code(error: &anyhow::Error) -> u8 {
     if error.is::<zernel_verify::ready::Refused>() {
         return NOT_READY;
     }
-    if error.is::<zernel_verify::NoGpu>() {
+    if error.is::<zernel_verify::NoGpu>() || error.is::<NoProcess>() {
         return NO_TARGET;
     }
     let Some(error) = error.downcast_ref::<libzernel::Error>() else {
@@ -148,6 +160,7 @@ mod tests {
         assert_eq!(code(&Unsound("too long".to_owned()).into()), USAGE);
         let refused = zernel_verify::ready::Refused("others".to_owned());
         assert_eq!(code(&refused.into()), NOT_READY);
+        assert_eq!(code(&NoProcess(1).into()), NO_TARGET);
     }
 
     #[test]

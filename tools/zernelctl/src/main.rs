@@ -6,6 +6,7 @@ mod class;
 mod cli;
 mod exit;
 mod list;
+mod loaders;
 mod output;
 mod phases;
 mod prefetch;

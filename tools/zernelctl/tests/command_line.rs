@@ -2,8 +2,11 @@
 //! The program from outside, on a machine without zernel.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
 
 use assert_cmd::Command;
+use libzernel::loader::{Publication, Record};
 use predicates::prelude::*;
 
 /// The program, told to use a device that is not there.
@@ -115,6 +118,10 @@ fn unsound_command_lines_are_usage_errors() {
         &["prefetch", "--pid", "1", "--file", "f", "--length", "0"],
         &["prefetch", "--pid", "1", "--file", "f", "--length", "2G"],
         &["prefetch", "--pid", "1", "--file", "f", "--length", "4k"],
+        &["prefetch", "--loader", "--pid", "0"],
+        &["prefetch", "--loader", "--count", "3"],
+        &["prefetch", "--loader", "--metrics", "--json"],
+        &["prefetch", "--pid", "1", "--metrics"],
     ] {
         zernelctl(args)
             .assert()
@@ -211,6 +218,62 @@ fn checks_are_listed_without_a_device() {
         .assert()
         .code(0)
         .stdout(shown);
+}
+
+#[test]
+fn loaders_are_listed_without_a_device() {
+    let publication = Publication::new().expect("memory");
+    let record = Record {
+        number: 5,
+        batches: 77,
+        ..Record::default()
+    };
+    publication.write(&record).expect("memory");
+    let pid = std::process::id().to_string();
+    let run = |more: &[&str]| zernelctl(&[&["prefetch", "--loader"], more].concat()).assert();
+    let is_there = predicate::str::contains("PID  COMMAND").and(predicate::str::contains(&pid));
+    run(&[]).code(0).stdout(is_there);
+    let json = run(&["--pid", &pid, "--json"]).code(0);
+    let json: serde_json::Value = serde_json::from_slice(&json.get_output().stdout).expect("JSON");
+    assert_eq!(
+        (&json[0]["number"], &json[0]["batches"]),
+        (&5.into(), &77.into())
+    );
+    let series = format!("pid=\"{pid}\",loader=\"5\"}} 77");
+    run(&["--metrics"])
+        .code(0)
+        .stdout(predicate::str::contains(series))
+        .stdout(predicate::str::ends_with("# EOF\n"));
+    drop(publication);
+    run(&["--pid", &pid, "--json"]).code(0).stdout("[]\n");
+    // No process has a number above this one.
+    run(&["--pid", "4194305"])
+        .code(3)
+        .stdout("")
+        .stderr(predicate::str::contains("there is no process 4194305"));
+}
+
+#[test]
+fn files_of_other_users_are_not_seen() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let program = dir.path().join("zernelctl");
+    fs::copy(env!("CARGO_BIN_EXE_zernelctl"), &program).expect("a copy");
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).expect("a mode");
+    let mut command = std::process::Command::new(program);
+    if rustix::process::geteuid().is_root() {
+        command.uid(65_534).gid(65_534);
+    }
+    // The first process is root's.
+    let output = command
+        .args(["prefetch", "--loader", "--pid", "1"])
+        .output();
+    let output = output.expect("it runs");
+    assert_eq!(output.status.code(), Some(4), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        said.contains("the files of process 1 cannot be seen"),
+        "{said}"
+    );
 }
 
 #[test]

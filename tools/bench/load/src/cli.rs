@@ -13,7 +13,7 @@ use zernel_report::figures::LEGEND;
 use zernel_report::outcome::{Comparison, Mode};
 use zernel_report::stats::Latencies;
 use zernel_report::suite as results;
-use zernel_report::{page, plots, readme, table, training as loops};
+use zernel_report::{page, plots, queues, readme, table, training as loops};
 use zernel_workload::{
     check_rate, check_seconds, Arrival, ClientSpec, Deployment, Network, Preparation, Role,
     Schedule, Workload,
@@ -21,9 +21,9 @@ use zernel_workload::{
 
 use crate::run::{Constants, Options};
 use crate::suite::Extent;
-use crate::training::TrainArgs;
+use crate::training::{QueuesArgs, TrainArgs};
 use crate::worker::{Device, Gpu, Order};
-use crate::{bench, demo, run, runtime, suite, worker};
+use crate::{bench, demo, run, runtime, suite, training, worker};
 
 /// The codes as help text.
 const EXIT_CODES: &str = "\
@@ -86,10 +86,10 @@ enum Command {
     /// each step. Prints the idle time of the GPU, and the agreement of zernel's phases with the log.
     Train(TrainArgs),
     /// Run workloads A, B1 and C alone, with default slices and with zernel's classes; then training
-    /// loops without the prefetch signal and with it.
+    /// loops without the prefetch signal and with it, and some of those of `queues`.
     ///
-    /// Prints a table per workload and loop, and writes WORKLOAD-MODE.json, training.json and
-    /// summary.json to DIR; `zernel-load report DIR` draws plots of them.
+    /// Prints a table per workload and loop, and writes WORKLOAD-MODE.json, training.json, queues.json
+    /// and summary.json to DIR; `zernel-load report DIR` draws plots of them.
     Demo(DemoArgs),
     /// Run the suite of `make bench` and write its results to DIR, a line of JSON per part.
     Suite(SuiteArgs),
@@ -113,6 +113,18 @@ enum Command {
     ///
     /// Meant for QEMU's icount, under which a nanosecond is an instruction.
     Bench(BenchArgs),
+    /// Run training loops without prefetch, with zernel's signal and with queues of batches.
+    ///
+    /// The queues are PyTorch's: workers that keep 1 to 16 batches loaded ahead. The loops share a store
+    /// that serves one read at a time. Prints the batches that are in memory, their age, the reads at
+    /// once and the steps, of one loop and of several.
+    Queues(QueuesArgs),
+    /// A training loop of `queues` or `demo`.
+    #[command(hide = true)]
+    Job {
+        /// Its order, as JSON.
+        order: String,
+    },
     /// A client process of `run` or `demo`.
     #[command(hide = true)]
     Worker {
@@ -315,7 +327,7 @@ fn rate(text: &str) -> Result<f64> {
     check_rate(rate).map(|()| rate)
 }
 
-fn scale(text: &str) -> Result<f64> {
+pub(crate) fn scale(text: &str) -> Result<f64> {
     let scale = number(text)?;
     ensure!(
         (0.01..=100.0).contains(&scale),
@@ -351,6 +363,11 @@ pub fn run(args: Args) -> Result<()> {
             Ok(())
         }
         Command::Bench(args) => bench(&args),
+        Command::Queues(args) => args.run(),
+        Command::Job { order } => {
+            let order = serde_json::from_str(&order).context("the order is invalid JSON")?;
+            training::job(&order)
+        }
         Command::Worker { order } => {
             let order: Order = serde_json::from_str(&order).context("the order is invalid JSON")?;
             worker::run(&order)
@@ -508,8 +525,9 @@ fn page(args: &PageArgs) -> Result<()> {
 fn report(args: &ReportArgs) -> Result<()> {
     let all = Comparison::load_all(&args.dir)?;
     let trainings = loops::load(&args.dir)?;
+    let beside_queues = queues::load(&args.dir)?;
     ensure!(
-        !all.is_empty() || !trainings.is_empty(),
+        !all.is_empty() || !trainings.is_empty() || !beside_queues.is_empty(),
         "{} holds no results; write some with run --out, demo or train --out",
         args.dir.display()
     );
@@ -517,6 +535,7 @@ fn report(args: &ReportArgs) -> Result<()> {
         print(&all, args.json)?;
         if !args.json {
             print!("{}", loops::tables(&trainings));
+            print!("{}", queues::tables(&beside_queues));
         }
     }
     if !args.no_plots {

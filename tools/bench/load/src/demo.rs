@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The demo: three workloads, each alone, with default slices and with zernel; and training loops
-//! without the prefetch signal and with it.
+//! The demo: three workloads, each alone, with default slices and with zernel; training loops without
+//! the prefetch signal and with it, and beside queues of batches.
 
 use std::fs;
 use std::io::{self, IsTerminal, Write};
@@ -11,8 +11,8 @@ use anyhow::{Context, Result};
 use zernel_report::figures::LEGEND;
 use zernel_report::outcome::{Comparison, Mode};
 use zernel_report::readme::Summary;
-use zernel_report::table;
 use zernel_report::training::{self as loops, Plan, Training};
+use zernel_report::{queues, table};
 use zernel_workload::{Deployment, Workload};
 
 use crate::run::{self, Constants, Options};
@@ -34,7 +34,7 @@ const SEED: u64 = 1;
 /// Runs the demo, writes its results to `dir` and prints its tables.
 pub fn run(dir: &Path, scale: f64) -> Result<()> {
     fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
-    let mut line = ProgressLine::new(WORKLOADS.len() * MODES.len() + 1);
+    let mut line = ProgressLine::new(WORKLOADS.len() * MODES.len() + 2);
     let mut rows = Vec::new();
     for (name, seconds) in WORKLOADS {
         let mut workload = Workload::built_in(name).context("the demo's workload is built in")?;
@@ -76,9 +76,17 @@ pub fn run(dir: &Path, scale: f64) -> Result<()> {
     });
     print!("{}", loops::tables(&trainings));
     loops::save(&trainings, &dir.join(loops::FILE))?;
+    line.next("training loops beside queues");
+    let beside_queues = training::compare(training::Extent::Demo, scale, |_| ())?;
+    line.clear();
+    // Where the kernel lacks a part it has been told.
+    let beside_queues = beside_queues.unwrap_or_default();
+    print!("{}", queues::tables(&beside_queues));
+    queues::save(&beside_queues, dir)?;
     let summary = Summary {
         rows,
         training: trainings.iter().map(Training::summary).collect(),
+        queues: beside_queues,
     };
     summary.save(dir)
 }

@@ -3,6 +3,7 @@
 //! process of its own, and the figures, tables and plots of their results.
 
 mod bench;
+mod child;
 mod cli;
 mod client;
 mod cuda;

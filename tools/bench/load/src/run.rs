@@ -3,21 +3,18 @@
 
 mod plan;
 
-use std::env;
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-use anyhow::{bail, Context, Result};
+use anyhow::{bail, Result};
 use libzernel::sim::{EngineStats, Sim, TsgStats, COMPUTE_ENGINE};
 use libzernel::tunable::Tunables;
 use libzernel::{Level, Timestamp, Weight};
-use serde::de::DeserializeOwned;
 use zernel_report::outcome::{ClientOutcome, EngineUse, Mode, Outcome, ProcessUse, TraceWindow};
 use zernel_report::stats::Latencies;
 use zernel_workload::{ClientSpec, Deployment, Role, Workload};
 
 use self::plan::{watch, Plan, Step};
+use crate::child::Child;
 use crate::hint::Hint;
 use crate::worker::{sleep_until, ClientOrder, Order, Ready, Report};
 
@@ -91,57 +88,23 @@ struct Worker {
     clients: Vec<usize>,
     specs: Vec<ClientSpec>,
     process: Child,
-    input: ChildStdin,
-    output: BufReader<ChildStdout>,
     tsg: u64,
 }
 
 impl Worker {
     fn start((clients, order): &(Vec<usize>, Order)) -> Result<Self> {
-        let program = env::current_exe().context("cannot find this program's file")?;
-        let mut process = Command::new(program)
-            .arg("worker")
-            .arg(serde_json::to_string(order)?)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .context("cannot start a client process")?;
-        let (Some(input), Some(output)) = (process.stdin.take(), process.stdout.take()) else {
-            bail!("a client process has no pipes");
-        };
+        let specs = order.clients.iter().map(|client| client.spec.clone());
+        let network = order
+            .clients
+            .first()
+            .map_or("", |client| client.spec.network.name());
+        let name = format!("the client process of {network}");
         Ok(Self {
             clients: clients.clone(),
-            specs: order
-                .clients
-                .iter()
-                .map(|client| client.spec.clone())
-                .collect(),
-            process,
-            input,
-            output: BufReader::new(output),
+            specs: specs.collect(),
+            process: Child::start(name, "worker", order)?,
             tsg: 0,
         })
-    }
-
-    /// The next report of the process.
-    fn hear<T: DeserializeOwned>(&mut self) -> Result<T> {
-        let name = self.specs.first().map_or("", |spec| spec.network.name());
-        let mut line = String::new();
-        self.output.read_line(&mut line)?;
-        if line.is_empty() {
-            let status = self.process.wait()?;
-            bail!("the client process of {name} ended early ({status})");
-        }
-        serde_json::from_str(&line)
-            .with_context(|| format!("the client of {name} answered '{line}'"))
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        // It may have ended by itself, which is no error here.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
 }
 
@@ -173,11 +136,11 @@ pub fn run(
         .map(Worker::start)
         .collect::<Result<Vec<_>>>()?;
     for worker in &mut workers {
-        worker.tsg = worker.hear::<Ready>()?.tsg;
+        worker.tsg = worker.process.hear::<Ready>()?.tsg;
     }
-    let start = aligned(Timestamp::now() + LEAD);
+    let start = soon();
     for worker in &mut workers {
-        writeln!(worker.input, "{}", start.as_ns())?;
+        worker.process.tell(start)?;
     }
 
     sleep_until(start)?;
@@ -201,7 +164,7 @@ pub fn run(
     let mut clients = Vec::new();
     let mut processes = Vec::new();
     for (worker, (before, after)) in workers.iter_mut().zip(tsgs_before.iter().zip(&tsgs_after)) {
-        let report: Report = worker.hear()?;
+        let report: Report = worker.process.hear()?;
         let role = worker.specs.first().map_or(Role::Be, |spec| spec.role);
         processes.push(ProcessUse {
             role,
@@ -333,6 +296,11 @@ fn hint(options: Options) -> Option<Hint> {
 fn tsg_stats(sim: &Sim, workers: &[Worker]) -> Result<Vec<TsgStats>> {
     let stats = workers.iter().map(|worker| sim.tsg_stats(worker.tsg));
     Ok(stats.collect::<libzernel::Result<_>>()?)
+}
+
+/// A time at which processes that are ready can start together.
+pub fn soon() -> Timestamp {
+    aligned(Timestamp::now() + LEAD)
 }
 
 /// The next aligned time.

@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use zernel_report::chart::distribution;
 use zernel_report::outcome::{Comparison, Mode, Outcome};
 use zernel_report::suite::{Done, Section, BESIDE, FILE};
-use zernel_report::{table, training as loops};
+use zernel_report::{queues, table, training as loops};
 use zernel_workload::{
     Arrival, ClientSpec, Deployment, Network, Preparation, Published, Role, Workload,
 };
@@ -281,6 +281,14 @@ pub fn run(dir: &Path, extent: Extent, scale: f64, only: &[String]) -> Result<()
         match training::run_all(&loops)? {
             Ok(trainings) => loops::save(&trainings, &dir.join(loops::FILE))?,
             Err(missing) => println!("{missing}: they are left out"),
+        }
+        if extent == Extent::Full {
+            let told =
+                |what: &str| println!("{what}, {:.0} s so far", started.elapsed().as_secs_f64());
+            // Where the kernel lacks a part it has been told.
+            if let Ok(all) = training::compare(training::Extent::Full, scale, told)? {
+                queues::save(&all, dir)?;
+            }
         }
     }
     Ok(())

@@ -2,6 +2,7 @@
 //! Runs a training loop, without zernel's prefetch signal and with it.
 
 mod options;
+mod queues;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,7 +12,8 @@ use libzernel::tunable::Tunables;
 use zernel_report::training::{Figures, Lengths, Plan, Trained, Training, RANDOM_MS};
 use zernel_train::{Agreement, Missing, Program, Source, Step, Watch};
 
-pub use self::options::TrainArgs;
+pub use self::options::{QueuesArgs, TrainArgs};
+pub use self::queues::{compare, job, Extent};
 
 /// Latency of a request of the throttled disk: a small part of that of a batch.
 const LATENCY: Duration = Duration::from_millis(4);

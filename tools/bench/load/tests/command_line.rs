@@ -50,6 +50,7 @@ fn help_covers_every_command() {
         &["client"],
         &["run"],
         &["train"],
+        &["queues"],
         &["demo"],
         &["suite"],
         &["page"],
@@ -63,7 +64,8 @@ fn help_covers_every_command() {
     }
     zernel_load(&["--help"])
         .assert()
-        .stdout(predicate::str::contains("worker").not());
+        .stdout(predicate::str::contains("\n  worker ").not())
+        .stdout(predicate::str::contains("\n  job ").not());
 }
 
 #[test]
@@ -75,6 +77,7 @@ fn unsound_command_lines_are_usage_errors() {
         &["client", "--network", "alexnet"],
         &["client", "--class", "9"],
         &["client", "--periodic", "10", "--poisson", "10"],
+        &["queues", "--scale", "0"],
         &["train", "--steps", "1"],
         &["train", "--load", "0"],
         &["train", "--compute", "20s"],
@@ -120,6 +123,8 @@ fn unsound_values_are_told_in_a_sentence() {
             "neither a file nor a block device",
         ),
         (&["worker", "{}"], 1, "the order is invalid JSON"),
+        (&["job", "{}"], 1, "the order is invalid JSON"),
+        (&["queues"], 1, "throttled disk"),
         (&["report", "/nonexistent"], 1, "cannot read /nonexistent"),
     ] {
         zernel_load(args)

@@ -10,6 +10,7 @@ pub mod outcome;
 pub mod page;
 pub mod palette;
 pub mod plots;
+pub mod queues;
 pub mod readme;
 pub mod recovery;
 pub mod requests;

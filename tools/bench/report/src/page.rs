@@ -19,6 +19,7 @@ use self::explain::Explanations;
 use self::line::{Figure, Line, Replays};
 pub use self::verdict::{Check, Verdict};
 use crate::figures::{self, Table, COLUMNS};
+use crate::queues;
 use crate::suite::{self, Section};
 use crate::training::{self, Training};
 
@@ -97,8 +98,10 @@ pub fn write(dir: &Path) -> Result<Written> {
     let lines = line::lines(&all, &replays, &Explanations::load()?);
     let costs = costs(dir)?;
     let trainings = training::load(dir)?;
+    let beside_queues = queues::load(dir)?;
     let mut verdicts = verdict::goals(&all, &replays);
     verdicts.extend(trainings.iter().flat_map(verdict::of_training));
+    verdicts.extend(beside_queues.iter().flat_map(verdict::of_queues));
     verdicts.extend(lines.iter().filter_map(agreement));
     let html = dir.join("bench.html");
     let page = html::Content {
@@ -108,6 +111,7 @@ pub fn write(dir: &Path) -> Result<Written> {
         verdicts: &verdicts,
         costs: costs.as_ref(),
         trainings: &trainings,
+        queues: &beside_queues,
     };
     fs::write(&html, page.text()?).with_context(|| format!("cannot write {}", html.display()))?;
     let path = dir.join("bench.json");
@@ -117,6 +121,7 @@ pub fn write(dir: &Path) -> Result<Written> {
         "costs": costs,
         "unexplained": unexplained,
         "verdicts": verdicts,
+        "queues": beside_queues,
         "training": trainings.iter().map(Training::summary).collect::<Vec<_>>(),
         "shares": all.iter().flat_map(|done| &done.shares).collect::<Vec<_>>(),
         "recovery": all.iter().flat_map(|done| &done.recovery).collect::<Vec<_>>(),
@@ -125,7 +130,7 @@ pub fn write(dir: &Path) -> Result<Written> {
         .with_context(|| format!("cannot write {}", path.display()))?;
     Ok(Written {
         files: vec![html, path],
-        table: table(&lines) + &training::tables(&trainings),
+        table: table(&lines) + &training::tables(&trainings) + &queues::tables(&beside_queues),
         verdicts,
     })
 }
@@ -288,6 +293,7 @@ mod tests {
         fs::write(dir.path().join("replay-x.json"), replay.to_string()).unwrap();
         let training = testdata::training(training::Plan::FIXED);
         training::save(&[training], &dir.path().join(training::FILE)).unwrap();
+        queues::save(&[testdata::queues(1)], dir.path()).unwrap();
         let written = write(dir.path()).unwrap();
         let of = |check| {
             let verdicts = written.verdicts.iter();
@@ -299,8 +305,8 @@ mod tests {
         assert_eq!(of(Check::Replay), [true, false]);
         // C's added latency, C's throughput, and the tail of J-step.
         assert_eq!(of(Check::Goals)[..3], [false; 3]);
-        // And the training loop.
-        assert_eq!(of(Check::Goals)[3..], [true; 4]);
+        // The training loop, and the one beside queues.
+        assert_eq!(of(Check::Goals)[3..], [true; 6]);
         assert!(
             written.table.contains("A training loop"),
             "{}",
@@ -316,6 +322,9 @@ mod tests {
             serde_json::from_str(&fs::read_to_string(&written.files[1]).unwrap()).unwrap();
         assert_eq!(all["lines"].as_array().unwrap().len(), 10);
         assert_eq!(all["training"][0]["with_signal"]["signals"], 8);
+        assert!(page.contains("queue of 16 (8 x 2)"));
+        assert!(written.table.contains("queue of 16 (8 x 2)"));
+        assert_eq!(all["queues"][0]["rows"].as_array().unwrap().len(), 7);
     }
 
     #[test]

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The demo's result at one look, for the README: a picture, and a table of four rows.
 
+mod queues;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -9,7 +11,9 @@ use askama::Template;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use self::queues::Queues;
 use crate::outcome::Mode;
+use crate::queues::Compared;
 use crate::table::Row;
 use crate::training;
 
@@ -31,6 +35,9 @@ pub struct Summary {
     pub rows: Vec<Row>,
     /// Of the training loops.
     pub training: Vec<training::Summary>,
+    /// Of those beside queues.
+    #[serde(default)]
+    pub queues: Vec<Compared>,
 }
 
 impl Summary {
@@ -47,6 +54,7 @@ impl Summary {
 pub struct Shown {
     workloads: Vec<Workload>,
     training: Option<Training>,
+    queues: Option<Queues>,
 }
 
 /// A workload.
@@ -116,6 +124,7 @@ impl Shown {
         Self {
             workloads,
             training,
+            queues: Queues::of(&summary.queues),
         }
     }
 
@@ -141,6 +150,7 @@ impl Shown {
         let table = MarkdownTable {
             rows: rows.collect(),
             training: self.training,
+            queues: self.queues,
         };
         Ok(table.render()? + "\n")
     }
@@ -230,6 +240,7 @@ impl Run {
 struct MarkdownTable {
     rows: Vec<TableRow>,
     training: Option<Training>,
+    queues: Option<Queues>,
 }
 
 struct TableRow {
@@ -402,6 +413,7 @@ mod tests {
             training: plans
                 .map(|plan| testdata::training(plan).summary())
                 .to_vec(),
+            queues: testdata::all_queues(),
         }
     }
 
@@ -418,6 +430,12 @@ mod tests {
         let rows = table.lines().filter(|line| line.starts_with("| "));
         assert_eq!(rows.count(), 5, "{table}");
         assert!(table.contains("steps/s**"), "{table}");
+        assert!(table.contains("queue of 16 it holds"), "{table}");
+        // Of a demo that had no store to read from there is no sentence.
+        let mut less = summary();
+        less.queues.pop();
+        let table = Shown::of(&less).table().unwrap();
+        assert!(!table.contains("queue of"), "{table}");
     }
 
     #[test]

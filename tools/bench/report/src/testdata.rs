@@ -8,9 +8,10 @@ use zernel_train::{Agreement, Does, EngineUse as Used, Run, Section, Span as Tim
 use zernel_workload::{Deployment, Role, Workload};
 
 use crate::outcome::{ClientOutcome, Comparison, EngineUse, Mode, Outcome, Span, TraceWindow};
+use crate::queues::{self, Compared, Setting, Way};
 use crate::requests::Requests;
 use crate::stats::{Buckets, Latencies};
-use crate::training::{Figures, Plan, Trained, Training};
+use crate::training::{Figures, Lengths, Plan, Trained, Training};
 
 /// All runs of a built-in workload.
 pub(crate) fn comparison(name: &str) -> Comparison {
@@ -216,4 +217,50 @@ fn trained(signal: bool) -> Trained {
         told,
         signals,
     }
+}
+
+/// Loops with all ways of loading: a queue is as fast as the signal, and holds as many batches as it is
+/// deep.
+pub(crate) fn queues(jobs: usize) -> Compared {
+    let row = |way| {
+        let (steps_per_s, held) = match way {
+            Way::Sequence => (9.0, 1.0),
+            Way::Signal => (15.0, 2.0),
+            Way::Queue(queue) => (15.2, queue.depth() as f64 + 1.0),
+        };
+        let level = |max: f64| queues::Level {
+            mean: max / 2.0,
+            max,
+        };
+        let figures = queues::Figures {
+            steps: 100,
+            steps_per_s,
+            gpu_idle_percent: 3.0,
+            first_ms: 44.0,
+            held: level(held),
+            reading: level(1.0),
+            read_ms: level(44.0),
+            age_ms: level(64.0 * (held - 1.0)),
+        };
+        queues::Row { way, figures }
+    };
+    Compared {
+        setting: Setting {
+            plan: Plan::FIXED,
+            jobs,
+            at_once: 1,
+        },
+        rows: Way::all().map(row).collect(),
+    }
+}
+
+/// Loops of all kinds: one, several, one of random times, and one whose loads are long.
+pub(crate) fn all_queues() -> Vec<Compared> {
+    let mut all = [1, 3, 1, 1].map(queues);
+    all[2].setting.plan = Plan::RANDOM;
+    all[3].setting.plan.lengths = Lengths::Fixed {
+        load_ms: 2,
+        compute_ms: 1,
+    };
+    all.to_vec()
 }

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use zernel_train::{Run, Told};
 
 pub use self::figures::Figures;
-pub use self::goals::goals;
+pub use self::goals::{goals, Goal};
 pub use self::table::{cells, render, HEAD, LEGEND};
 
 /// The file of loops in a folder of results.
@@ -88,6 +88,11 @@ impl Plan {
 
     /// In words.
     pub fn title(&self) -> String {
+        format!("A training loop · {}", self.parts())
+    }
+
+    /// Its parts in words.
+    pub fn parts(&self) -> String {
         let (steps, optimizer) = (self.steps, self.optimizer_ms);
         let lengths = match self.lengths {
             Lengths::Fixed {
@@ -99,7 +104,7 @@ impl Plan {
                 RANDOM_MS.0, RANDOM_MS.1
             ),
         };
-        format!("A training loop · {lengths} · optimizer {optimizer} ms · {steps} steps")
+        format!("{lengths} · optimizer {optimizer} ms · {steps} steps")
     }
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A machine-learning program: loads and computes one after the other, or with a loader that waits
-//! for the signal.
+//! A machine-learning program: loads and computes one after the other, with a loader that waits for
+//! the signal, or with a queue of batches.
 
-use std::sync::mpsc::{channel, Receiver, Sender};
+use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -13,6 +13,7 @@ use libzernel::{Event, EventStream, Process, Target, Timestamp, Tracking, Zernel
 use rustix::thread::gettid;
 
 use crate::loader::{Batch, Finished, Loader, Order};
+use crate::queue::{self, Queue};
 use crate::run::{Diary, Does, EngineUse, Run, Span};
 use crate::source::Source;
 use crate::step::Step;
@@ -155,7 +156,13 @@ impl Program {
         let program = &*self;
         let run = std::thread::scope(|scope| {
             scope.spawn(move || loader.run(&orders, &batch));
-            let run = program.train(steps, &finished, order, &batches);
+            let ask = move |after: usize, load| {
+                let at = Timestamp::now();
+                // One that has gone has said why.
+                let _ = order.send(Order { after, at, load });
+            };
+            let next = |_| batches.recv().context(ENDED)?;
+            let run = program.train(steps, 1, ask, next, |done| finished.tell(done));
             // A loader that still waits when the loop has failed waits no longer.
             finished.tell(usize::MAX)?;
             run
@@ -164,36 +171,64 @@ impl Program {
         run
     }
 
-    /// Orders batches, and computes with them.
+    /// Computes and optimizes while the workers of a queue load the next batches, one of `sources` each,
+    /// as soon as there is room for one.
+    pub fn with_queue(&self, steps: &[Step], queue: Queue, sources: Vec<Source>) -> Result<Run> {
+        anyhow::ensure!(
+            sources.len() == queue.workers,
+            "a queue of {} workers has {} sources",
+            queue.workers,
+            sources.len()
+        );
+        std::thread::scope(|scope| {
+            let workers = sources.into_iter().map(|source| {
+                let ((order, orders), (batch, batches)) = (channel(), channel());
+                scope.spawn(move || queue::work(source, &orders, &batch));
+                (order, batches)
+            });
+            let (orders, batches): (Vec<_>, Vec<_>) = workers.unzip();
+            let ask = move |number: usize, load| {
+                // One that has gone has said why.
+                let _ = orders[number % queue.workers].send(load);
+            };
+            let next = |number: usize| batches[number % queue.workers].recv().context(ENDED)?;
+            self.train(steps, queue.depth(), ask, next, |_| Ok(()))
+        })
+    }
+
+    /// Computes with batches that `next` gives, and asks for each when so many are asked for ahead.
+    /// `done` is told the number of computations that are over.
     fn train(
         &self,
         steps: &[Step],
-        finished: &Finished,
-        order: Sender<Order>,
-        batches: &Receiver<Result<Batch>>,
+        ahead: usize,
+        ask: impl Fn(usize, Duration),
+        next: impl Fn(usize) -> Result<Batch>,
+        done: impl Fn(usize) -> Result<()>,
     ) -> Result<Run> {
-        let ask = |after: usize| {
-            if let Some(step) = steps.get(after) {
-                let (at, load) = (Timestamp::now(), step.load);
-                // One that has gone has said why.
-                let _ = order.send(Order { after, at, load });
+        let ask = |number: usize| {
+            if let Some(step) = steps.get(number) {
+                ask(number, step.load);
             }
         };
         let mut book = Book::new();
-        ask(0);
+        (0..ahead).for_each(ask);
         for (number, step) in steps.iter().enumerate() {
-            let batch = batches.recv().context("the loader has ended early")??;
+            let batch = next(number)?;
             book.diary.mark(number, Does::Wait);
             book.signalled += usize::from(batch.signalled);
             book.loads.push(batch.read);
-            ask(number + 1);
+            ask(number + ahead);
             book.compute(self, number, step)?;
-            finished.tell(number + 1)?;
+            done(number + 1)?;
             book.optimize(number, step);
         }
         Ok(book.close())
     }
 }
+
+/// The error of a program whose batches have ended.
+const ENDED: &str = "the loader has ended early";
 
 /// The error of a program that shall load and has no source.
 const NO_SOURCE: &str = "the program has nothing to read batches from";

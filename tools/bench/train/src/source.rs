@@ -32,6 +32,8 @@ pub struct Source {
     next: u64,
     /// True if the range is to be dropped from the page cache before it is read.
     cached: bool,
+    /// A load is as many reads as take so long each while nobody else reads.
+    each: Option<Duration>,
 }
 
 impl fmt::Debug for Source {
@@ -73,6 +75,17 @@ impl Source {
         Ok(source)
     }
 
+    /// A block device that programs share, each of whose reads of 4,096 bytes takes `each` if it does not
+    /// wait for another one. To read for a time is to read as much as that takes alone.
+    ///
+    /// Errors: as of [`Self::open`].
+    pub fn shared(path: &Path, each: Duration) -> Result<Self> {
+        let mut source = Self::open(path)?;
+        source.chunk = BLOCK as usize;
+        source.each = Some(each);
+        Ok(source)
+    }
+
     fn of(file: OwnedFd, cached: bool) -> Result<Self> {
         let kind = FileType::from_raw_mode(fstat(&file)?.st_mode);
         ensure!(
@@ -93,6 +106,7 @@ impl Source {
             size,
             next: 0,
             cached,
+            each: None,
         })
     }
 
@@ -119,6 +133,10 @@ impl Source {
 
     /// Reads for so long, once at least.
     pub fn read_for(&mut self, duration: Duration) -> Result<()> {
+        if let Some(each) = self.each {
+            let reads = duration.as_nanos().div_ceil(each.as_nanos().max(1));
+            return (0..reads.max(1)).try_for_each(|_| self.read());
+        }
         let begin = Instant::now();
         loop {
             self.read()?;
@@ -152,6 +170,19 @@ mod tests {
         std::fs::write(&path, [7]).unwrap();
         let error = source.read().unwrap_err().to_string();
         assert!(error.contains("has become shorter"), "{error}");
+    }
+
+    #[test]
+    fn a_load_from_a_shared_source_is_a_number_of_reads() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("batches");
+        std::fs::write(&path, vec![7; 64 * 4096]).unwrap();
+        let mut source = Source::shared(&path, Duration::from_millis(4)).unwrap();
+        for (ms, reads) in [(0, 1), (4, 1), (5, 2), (40, 10)] {
+            source.next = 0;
+            source.read_for(Duration::from_millis(ms)).unwrap();
+            assert_eq!(source.next, reads * 4096, "{ms} ms");
+        }
     }
 
     #[test]

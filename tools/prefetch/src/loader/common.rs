@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use libzernel::loader::Pace as Source;
 use tokio::sync::Notify;
 
 use super::Settings;
@@ -39,6 +40,7 @@ pub(super) struct Common {
 
 #[derive(Debug, Default)]
 pub(super) struct State {
+    pub(super) counters: Counters,
     pub(super) pace: Pace,
     /// Batches that were begun and not handed over.
     pub(super) ahead: usize,
@@ -54,9 +56,19 @@ impl Common {
         }
     }
 
-    /// Batches that are to be loaded ahead now.
-    pub(super) fn depth(&self) -> usize {
-        self.depth_in(&lock(&self.state))
+    /// The counts of now, with the source of the depth and the batches ahead.
+    pub(super) fn counters(&self) -> (Counters, Source, usize) {
+        let state = lock(&self.state);
+        let source = match self.settings.paced {
+            true => state.pace.source(),
+            false => Source::Fixed,
+        };
+        let depth = self.depth_in(&state);
+        let counters = Counters {
+            depth,
+            ..state.counters
+        };
+        (counters, source, state.ahead)
     }
 
     fn depth_in(&self, state: &State) -> usize {

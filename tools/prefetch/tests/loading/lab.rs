@@ -20,12 +20,22 @@ use zarrs::array_subset::ArraySubset;
 use zarrs::metadata::v3::MetadataV3;
 use zarrs::storage::store::MemoryStore;
 use zarrs::storage::{ListableStorageTraits, ReadableStorageTraits};
+use zernel_prefetch::loader::Settings;
 use zernel_prefetch::prefetcher::{Options, Prefetcher, Sample};
 use zernel_prefetch::region::Region;
 use zernel_prefetch::source::{Retries, Source};
 
 /// The time of a request.
 pub const ROUND_TRIP: Duration = Duration::from_millis(50);
+
+/// Settings of a loader that nobody else sees. One that is seen writes its counters every second: a clock
+/// that is paused would go on to that while chunks are decoded.
+pub fn unseen() -> Settings {
+    Settings {
+        published: false,
+        ..Settings::default()
+    }
+}
 
 /// A fault of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

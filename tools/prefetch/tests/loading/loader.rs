@@ -14,7 +14,7 @@ use zernel_prefetch::order::{Order, Position};
 use zernel_prefetch::prefetcher::{Options, Sample};
 use zernel_prefetch::Kind;
 
-use crate::lab::{prefetcher, sample, Ill, Store, Tags, ROUND_TRIP};
+use crate::lab::{prefetcher, sample, unseen, Ill, Store, Tags, ROUND_TRIP};
 
 /// A store with an array of 64 rows of 8 numbers: 8 shards of 8 rows, each row a chunk.
 pub async fn store() -> Arc<Store> {
@@ -38,8 +38,7 @@ async fn batches_come_in_order_and_hide_their_round_trips() {
     let store = store().await;
     let prefetcher = prefetcher(&store, 64, Options::default());
     let rows = || (0..64).map(|at| at * 37 % 64);
-    let mut loader =
-        Loader::new(&prefetcher, Settings::default(), rows().map(row)).expect("a stream");
+    let mut loader = Loader::new(&prefetcher, unseen(), rows().map(row)).expect("a stream");
     let begin = Instant::now();
     for (number, at) in rows().enumerate() {
         let asked = Instant::now();
@@ -62,21 +61,21 @@ async fn reading_ahead_is_bounded() {
         (
             Settings {
                 depth: 3,
-                ..Settings::default()
+                ..unseen()
             },
             3,
         ),
         (
             Settings {
                 bytes: 2 * 4_096,
-                ..Settings::default()
+                ..unseen()
             },
             2,
         ),
         (
             Settings {
                 depth: 0,
-                ..Settings::default()
+                ..unseen()
             },
             1,
         ),
@@ -112,8 +111,7 @@ async fn a_fault_is_that_of_its_batch() {
     let store = store().await;
     store.fails("a/c/1/0", Ill::Denied);
     let prefetcher = prefetcher(&store, 64, Options::default());
-    let mut loader =
-        Loader::new(&prefetcher, Settings::default(), (0..24).map(row)).expect("a stream");
+    let mut loader = Loader::new(&prefetcher, unseen(), (0..24).map(row)).expect("a stream");
     for at in 0..24 {
         let loaded = loader.next().await.expect("one more");
         match at / 8 {
@@ -135,15 +133,11 @@ async fn objects_that_change_are_read_anew() {
     let load = |settings| Loader::new(&prefetcher, settings, std::iter::once(row(0)));
     let never = Settings {
         changes: 0,
-        ..Settings::default()
+        ..unseen()
     };
     let loaded = load(never).expect("a stream").next().await.expect("one");
     assert_eq!(loaded.expect_err("it changed").kind(), Kind::Changed);
-    let loaded = load(Settings::default())
-        .expect("a stream")
-        .next()
-        .await
-        .expect("one");
+    let loaded = load(unseen()).expect("a stream").next().await.expect("one");
     assert_eq!(loaded.expect("no fault").data, [numbers(0)]);
     // Those who have the old index see what they had.
     assert!(known.plan().is_ok());
@@ -159,7 +153,7 @@ async fn an_array_in_another_shape_is_read_anew_with_and_without_versions() {
             let prefetcher = prefetcher(&store, 64, Options::default());
             let load = || {
                 let rows = (0..64).map(row);
-                Loader::new(&prefetcher, Settings::default(), rows).expect("a stream")
+                Loader::new(&prefetcher, unseen(), rows).expect("a stream")
             };
             let mut known = load();
             while let Some(loaded) = known.next().await {
@@ -183,7 +177,7 @@ async fn a_loader_that_is_dropped_ends_its_work() {
     // All metadata is there when the first data is on its way; other batches wait for their turn.
     let settings = Settings {
         lookahead: 1,
-        ..Settings::default()
+        ..unseen()
     };
     let loader = Loader::new(&prefetcher, settings, (0..8).map(row)).expect("a stream");
     tokio::time::sleep(5 * ROUND_TRIP / 2).await;
@@ -200,7 +194,7 @@ async fn one_who_stops_waiting_misses_no_batch() {
     let prefetcher = prefetcher(&store, 1, Options::default());
     let settings = Settings {
         depth: 1,
-        ..Settings::default()
+        ..unseen()
     };
     let mut loader = Loader::new(&prefetcher, settings, (0..8).map(row)).expect("a stream");
     let (mut all, mut waits) = (Vec::new(), 0);
@@ -222,7 +216,7 @@ async fn batches_that_panic_are_no_end() {
     let prefetcher = prefetcher(&store, 64, Options::default());
     let settings = Settings {
         lookahead: 1,
-        ..Settings::default()
+        ..unseen()
     };
     let batches = (0..3).map(|at| match at {
         2 => panic!("of the caller"),
@@ -252,7 +246,7 @@ async fn a_loader_is_resumed_behind_each_of_its_batches() {
     let load = |position, count| {
         let batches = order.from(position).expect("an order").placed().take(count);
         let batches = batches.map(|(behind, at)| (behind, row(at[0])));
-        Loader::placed(&prefetcher, Settings::default(), batches).expect("a stream")
+        Loader::placed(&prefetcher, unseen(), batches).expect("a stream")
     };
     let mut whole = load(Position::default(), 12);
     let mut parts = load(Position::default(), 1);
@@ -277,7 +271,7 @@ async fn a_box_that_no_memory_holds_is_a_fault() {
         .expect("memory");
     let prefetcher = prefetcher(&store, 64, Options::default());
     let batches = [vec![sample("large", &[0], &[1 << 48])], row(1)];
-    let mut loader = Loader::new(&prefetcher, Settings::default(), batches.into_iter());
+    let mut loader = Loader::new(&prefetcher, unseen(), batches.into_iter());
     let loader = loader.as_mut().expect("a stream");
     let fault = loader.next().await.expect("one").expect_err("no memory");
     assert_eq!(fault.kind(), Kind::TooLarge);
@@ -291,7 +285,7 @@ async fn a_batch_that_came_waits_for_none_behind_it() {
     let prefetcher = prefetcher(&store, 64, Options::default());
     let settings = Settings {
         depth: 1,
-        ..Settings::default()
+        ..unseen()
     };
     let (send, mut come) = tokio::sync::mpsc::unbounded_channel();
     let batches = stream::poll_fn(move |context| come.poll_recv(context));

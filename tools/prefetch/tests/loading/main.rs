@@ -6,6 +6,7 @@ mod lab;
 mod loader;
 mod pace;
 mod prefetcher;
+mod published;
 mod read;
 mod ready;
 mod source;

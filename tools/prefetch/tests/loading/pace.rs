@@ -10,7 +10,7 @@ use zernel_prefetch::loader::{Loader, Settings};
 use zernel_prefetch::pace::{Signal, Signals};
 use zernel_prefetch::prefetcher::Options;
 
-use crate::lab::{prefetcher, Ill, Store, ROUND_TRIP};
+use crate::lab::{prefetcher, unseen, Ill, Store, ROUND_TRIP};
 use crate::loader::row;
 
 const PACED: Settings = Settings {
@@ -23,6 +23,7 @@ const PACED: Settings = Settings {
         max_substreams: 0,
     },
     changes: 3,
+    published: false,
 };
 
 /// The consumer's time for a batch: two loads.
@@ -92,7 +93,7 @@ async fn faults_are_counted() {
     let store = store().await;
     (8..16).for_each(|row| store.fails(&format!("a/c/{row}/0"), Ill::Denied));
     let prefetcher = prefetcher(&store, 64, Options::default());
-    let settings = Settings::default();
+    let settings = unseen();
     let mut loader = Loader::new(&prefetcher, settings, (0..16).map(row)).expect("a stream");
     while loader.next().await.is_some() {}
     let counters = loader.counters();

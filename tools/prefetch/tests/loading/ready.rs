@@ -9,7 +9,7 @@ use zernel_prefetch::loader::{Loader, Settings};
 use zernel_prefetch::prefetcher::Options;
 use zernel_prefetch::{Fault, Kind};
 
-use crate::lab::{prefetcher, Ill, ROUND_TRIP};
+use crate::lab::{prefetcher, unseen, Ill, ROUND_TRIP};
 use crate::loader::{row, store};
 
 /// When one was told, and of which fault.
@@ -51,7 +51,7 @@ async fn ready_is_told_when_the_last_chunk_is_there() {
     let prefetcher = prefetcher(&store, 64, Options::default());
     let settings = Settings {
         depth: 2,
-        ..Settings::default()
+        ..unseen()
     };
     let mut loader = Loader::new(&prefetcher, settings, (0..3).map(row)).expect("a stream");
     let begin = Instant::now();
@@ -78,8 +78,7 @@ async fn a_fault_is_told_as_it_comes() {
     let store = store().await;
     store.fails("a/c/0/0", Ill::Denied);
     let prefetcher = prefetcher(&store, 64, Options::default());
-    let mut loader =
-        Loader::new(&prefetcher, Settings::default(), (0..1).map(row)).expect("a stream");
+    let mut loader = Loader::new(&prefetcher, unseen(), (0..1).map(row)).expect("a stream");
     let told = Told::default();
     let loaded = loader.next_with(Box::new(told.clone())).await;
     let fault = loaded.expect("one").expect_err("it is denied");
@@ -91,8 +90,7 @@ async fn a_fault_is_told_as_it_comes() {
 async fn the_first_is_told_of_a_batch_that_is_waited_for_again() {
     let store = store().await;
     let prefetcher = prefetcher(&store, 64, Options::default());
-    let mut loader =
-        Loader::new(&prefetcher, Settings::default(), (0..1).map(row)).expect("a stream");
+    let mut loader = Loader::new(&prefetcher, unseen(), (0..1).map(row)).expect("a stream");
     let (first, second) = (Told::default(), Told::default());
     let early = tokio::time::timeout(ROUND_TRIP, loader.next_with(Box::new(first.clone()))).await;
     assert!(early.is_err());
@@ -106,8 +104,7 @@ async fn the_first_is_told_of_a_batch_that_is_waited_for_again() {
 async fn a_loader_that_is_dropped_tells_nobody() {
     let store = store().await;
     let prefetcher = prefetcher(&store, 64, Options::default());
-    let mut loader =
-        Loader::new(&prefetcher, Settings::default(), (0..1).map(row)).expect("a stream");
+    let mut loader = Loader::new(&prefetcher, unseen(), (0..1).map(row)).expect("a stream");
     let told = Told::default();
     let early = tokio::time::timeout(ROUND_TRIP, loader.next_with(Box::new(told.clone()))).await;
     assert!(early.is_err());

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The command line of a training loop.
+//! The command lines of training loops.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use anyhow::{ensure, Result};
+use anyhow::{ensure, Context as _, Result};
 use clap::Args;
+use zernel_report::queues;
 use zernel_report::training::{goals, render, save, Lengths, Plan, LEGEND};
 
-use super::{run, From};
+use super::{compare, run, Extent, From};
+use crate::cli::scale;
 
 #[derive(Debug, Args)]
 pub struct TrainArgs {
@@ -96,5 +98,36 @@ impl TrainArgs {
             "a goal of the loop is missed, see 'not ok' above"
         );
         Ok(())
+    }
+}
+
+#[derive(Debug, Args)]
+#[command(allow_negative_numbers = true)]
+pub struct QueuesArgs {
+    /// Factor of the number of steps.
+    #[arg(long, default_value_t = 1.0, value_parser = scale)]
+    scale: f64,
+    /// The demo's part of it: no prefetch, the signal, queues of 1, 4 and 16.
+    #[arg(long)]
+    few: bool,
+    /// Write the figures to queues.json in this folder, too.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+impl QueuesArgs {
+    /// Runs the loops, and prints the tables.
+    pub fn run(&self) -> Result<()> {
+        let extent = match self.few {
+            true => Extent::Demo,
+            false => Extent::Full,
+        };
+        let all = compare(extent, self.scale, |what| eprintln!("{what}"))??;
+        if let Some(dir) = &self.out {
+            std::fs::create_dir_all(dir)
+                .with_context(|| format!("cannot make {}", dir.display()))?;
+            queues::save(&all, dir)?;
+        }
+        Ok(write!(io::stdout().lock(), "{}", queues::tables(&all))?)
     }
 }

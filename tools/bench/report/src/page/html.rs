@@ -13,6 +13,7 @@ use super::{cells, charts, head, name, systems, BEFORE, SECTIONS};
 use crate::figures::COLUMNS;
 use crate::outcome::Mode;
 use crate::plots;
+use crate::queues::{self, Compared, Way};
 use crate::suite::{self, Done};
 use crate::training::{self, Training};
 
@@ -30,6 +31,8 @@ pub(super) struct Content<'a> {
     pub(super) costs: Option<&'a Value>,
     /// Results of training loops.
     pub(super) trainings: &'a [Training],
+    /// Results of such loops beside queues.
+    pub(super) queues: &'a [Compared],
 }
 
 impl Content<'_> {
@@ -42,6 +45,7 @@ impl Content<'_> {
         sections.extend(self.queues());
         sections.extend(self.systems());
         sections.extend(self.trainings()?);
+        sections.extend(self.loaders());
         sections.extend(self.costs.map(costs));
         let page = Page {
             explained_from: EXPLAINED_FROM,
@@ -131,6 +135,29 @@ impl Content<'_> {
             });
         }
         Ok((!self.trainings.is_empty()).then_some(section))
+    }
+
+    fn loaders(&self) -> Option<Section> {
+        let figures = 1..queues::HEAD.len();
+        let table = |one: &Compared| Table {
+            title: Some(one.setting.title()),
+            head: Row::new(queues::HEAD, &figures).cells,
+            rows: one
+                .rows
+                .iter()
+                .map(|row| Row {
+                    class: if row.way == Way::Signal { "zernel" } else { "" }.to_owned(),
+                    ..Row::new(queues::cells(row), &figures)
+                })
+                .collect(),
+        };
+        (!self.queues.is_empty()).then(|| Section {
+            tables: self.queues.iter().map(table).collect(),
+            ..Section::new(
+                "The signal beside queues of batches",
+                &queues::LEGEND.trim_end().replace('\n', " "),
+            )
+        })
     }
 }
 

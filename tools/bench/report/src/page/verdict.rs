@@ -7,10 +7,11 @@ use zernel_workload::{Deployment, Role, Workload};
 use super::line::{ReplayRow, Replays};
 use crate::frontier::{self, Point};
 use crate::outcome::Mode;
+use crate::queues::{self, Compared};
 use crate::recovery::{Recovery, WITHIN};
 use crate::suite::{ideal_percent, Done, Section};
 use crate::table::Row;
-use crate::training::{self, Training};
+use crate::training::{self, Goal, Training};
 
 /// Kinds of checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, clap::ValueEnum, Serialize)]
@@ -78,7 +79,16 @@ fn goal(what: String, good: bool, found: String) -> Verdict {
 
 /// The goals of a training loop.
 pub fn of_training(training: &Training) -> Vec<Verdict> {
-    let goals = training::goals(training).into_iter();
+    verdicts(training::goals(training))
+}
+
+/// The goals of loops with the signal beside queues.
+pub fn of_queues(compared: &Compared) -> Vec<Verdict> {
+    verdicts(queues::goals(compared))
+}
+
+fn verdicts(goals: Vec<Goal>) -> Vec<Verdict> {
+    let goals = goals.into_iter();
     goals
         .map(|one| goal(one.what, one.good, one.found))
         .collect()
