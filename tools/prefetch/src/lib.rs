@@ -41,5 +41,7 @@ pub mod request;
 pub mod source;
 mod sync;
 pub mod turnstile;
+#[cfg(not(loom))]
+mod whole;
 
 pub use fault::{Fault, Kind};

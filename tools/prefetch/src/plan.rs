@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::array::{ArrayMeta, ShardIndex};
+use crate::array::{ArrayMeta, ShardIndex, Sharding};
 use crate::region::Tile;
 
 /// A chunk, or a part of one, of a sample.
@@ -21,7 +21,8 @@ pub struct Piece {
 /// A range of an object, and the chunks in it.
 #[derive(Debug, Clone)]
 pub struct Range {
-    /// The first byte, and the number of bytes; `None`: the whole object.
+    /// The first byte, and the number of bytes; `None`: the whole object, a chunk or a shard with its
+    /// index.
     pub bytes: Option<(u64, u64)>,
     /// The chunks.
     pub pieces: Vec<Piece>,
@@ -53,6 +54,17 @@ pub struct Plan {
     pub(crate) elements: Vec<Option<u64>>,
     /// The array of each sample.
     pub(crate) arrays: Vec<Arc<ArrayMeta>>,
+    /// Ranges are joined by these.
+    pub(crate) joins: Joins,
+}
+
+/// Bounds of ranges that are read as one.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Joins {
+    /// The most bytes between two.
+    pub(crate) gap: u64,
+    /// The most bytes of all.
+    pub(crate) longest: u64,
 }
 
 impl Plan {
@@ -79,7 +91,27 @@ impl Plan {
 }
 
 /// Chunks with their ranges in an object.
-type Found = Vec<((u64, u64), Piece)>;
+pub(crate) type Found = Vec<((u64, u64), Piece)>;
+
+/// The chunks of a shard that a sample touches, each with its range in the shard.
+pub(crate) fn pieces<'a>(
+    sharding: &'a Sharding,
+    sample: usize,
+    shard: &'a Tile,
+    index: Option<&'a ShardIndex>,
+) -> impl Iterator<Item = Piece> + 'a {
+    shard.part.tiles(sharding.chunk()).map(move |mut tile| {
+        let bytes = index.and_then(|index| index.range(&tile.index));
+        for (at, first) in tile.at.iter_mut().zip(&shard.at) {
+            *at += first;
+        }
+        Piece {
+            sample,
+            bytes,
+            tile,
+        }
+    })
+}
 
 /// Makes a plan. Samples that touch an object share its requests.
 #[derive(Debug, Default)]
@@ -117,7 +149,7 @@ impl Planner {
         })
     }
 
-    /// Adds an object that is one chunk.
+    /// Adds an object that is read whole: one chunk, or a shard with its index.
     pub(crate) fn add_whole(&mut self, array: &Arc<ArrayMeta>, sample: usize, tile: Tile) {
         let at = self.object(array, &tile.index, None);
         let piece = Piece {
@@ -146,17 +178,8 @@ impl Planner {
         let Some(sharding) = array.sharding() else {
             return;
         };
-        for mut tile in shard.part.tiles(sharding.chunk()) {
-            let range = index.and_then(|index| index.range(&tile.index));
-            for (at, first) in tile.at.iter_mut().zip(&shard.at) {
-                *at += first;
-            }
-            let piece = Piece {
-                sample,
-                bytes: range,
-                tile,
-            };
-            match range {
+        for piece in pieces(sharding, sample, shard, index.map(Arc::as_ref)) {
+            match piece.bytes {
                 Some(range) => {
                     let at = self.object(array, &shard.index, index);
                     self.found[at].push((range, piece));
@@ -166,20 +189,20 @@ impl Planner {
         }
     }
 
-    /// The plan: ranges are joined where their gap is `gap` bytes at the most, up to `longest` bytes.
-    pub(crate) fn finish(mut self, gap: u64, longest: u64) -> Plan {
+    /// The plan.
+    pub(crate) fn finish(mut self, joins: Joins) -> Plan {
         for (object, found) in self.plan.objects.iter_mut().zip(self.found) {
             if !found.is_empty() {
-                object.ranges = join(found, gap, longest);
+                object.ranges = join(found, joins);
             }
         }
+        self.plan.joins = joins;
         self.plan
     }
 }
 
-/// Joins ranges whose gap is `gap` bytes at the most, up to `longest` bytes. Those of pieces are from
-/// the first byte of their range on, then.
-fn join(mut found: Found, gap: u64, longest: u64) -> Vec<Range> {
+/// Joins ranges. Those of pieces are from the first byte of their range on, then.
+pub(crate) fn join(mut found: Found, Joins { gap, longest }: Joins) -> Vec<Range> {
     found.sort_by_key(|(range, _)| *range);
     let mut joined: Vec<Range> = Vec::new();
     for ((start, size), mut piece) in found {
@@ -235,7 +258,7 @@ mod tests {
             longest in 0_u64..300,
         ) {
             let found = ranges.iter().enumerate().map(|(at, range)| (*range, piece(at))).collect();
-            let joined = join(found, gap, longest);
+            let joined = join(found, Joins { gap, longest });
             let mut seen = vec![0; ranges.len()];
             for range in &joined {
                 let (first, bytes) = range.bytes.expect("a range");

@@ -20,7 +20,7 @@ use crate::batch::{Batch, Progress};
 use crate::budget::{Budget, FloorsTooLarge};
 use crate::cache::{Cache, Handle, Limits, Look, Refused, StreamId, TooManyStreams};
 use crate::line::{Line, Spot};
-use crate::plan::{Plan, Planner};
+use crate::plan::{Joins, Plan, Planner};
 use crate::region::{Region, Tile};
 use crate::source::Source;
 use crate::sync::{lock, AtomicU64, Mutex, Ordering};
@@ -58,7 +58,8 @@ pub struct Options {
     pub longest_wait: Duration,
     /// Ranges of an object with a gap of so many bytes are read as one.
     pub gap: u64,
-    /// Up to so many bytes. A chunk that is larger is read as one.
+    /// Up to so many bytes. A chunk that is larger is read as one. A shard that has no more is read as
+    /// one where a box has nearly all of it.
     pub longest_range: u64,
     /// The files of arrays.
     pub format: Format,
@@ -268,6 +269,7 @@ impl Drop for Stream {
 struct Walk {
     entry: Handle,
     array: Arc<ArrayMeta>,
+    /// Each with the index of the shard, unless it is read whole.
     tiles: Vec<(Tile, Option<Handle>)>,
 }
 
@@ -336,7 +338,10 @@ impl Work {
         let Options {
             gap, longest_range, ..
         } = self.shared.options;
-        Ok(planner.finish(gap, longest_range))
+        Ok(planner.finish(Joins {
+            gap,
+            longest: longest_range,
+        }))
     }
 }
 

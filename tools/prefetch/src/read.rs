@@ -3,6 +3,7 @@
 //! their parts are copied to where the caller wants the samples. A chunk that several samples touch is
 //! decoded once.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::future::Future;
 use std::sync::Arc;
@@ -14,11 +15,11 @@ use tokio::sync::oneshot;
 use crate::array::ArrayMeta;
 use crate::decode::{guarded, MOST_BYTES};
 use crate::decoders;
-use crate::plan::{Object, Piece, Plan, Range};
+use crate::plan::{Joins, Object, Piece, Plan, Range};
 use crate::prefetcher::Sample;
 use crate::region::Place;
 use crate::source::{Ask, Source};
-use crate::{Fault, Kind};
+use crate::{whole, Fault, Kind};
 
 /// Bounds of decoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -34,8 +35,39 @@ const CHUNKS: u32 = 512;
 struct Chunk<'a, T> {
     object: &'a Object,
     /// The parts of it that samples have.
-    pieces: &'a [Piece],
+    pieces: Cow<'a, [Piece]>,
     bytes: T,
+}
+
+/// Bytes that came, and the chunks in them.
+pub(crate) struct Part<'a> {
+    pub(crate) object: &'a Object,
+    pub(crate) pieces: Cow<'a, [Piece]>,
+    /// `None`: they are not there, all is fill value.
+    pub(crate) bytes: Option<Bytes>,
+}
+
+impl<'a> Part<'a> {
+    /// The pieces of each chunk, which are side by side.
+    fn chunks(self, bytes: &Bytes) -> Vec<Chunk<'a, Bytes>> {
+        let is_one = |one: &Piece, other: &Piece| one.bytes == other.bytes;
+        let chunk = |pieces| Chunk {
+            object: self.object,
+            pieces,
+            bytes: bytes.clone(),
+        };
+        match self.pieces {
+            Cow::Borrowed(pieces) => {
+                let chunks = pieces.chunk_by(is_one).map(Cow::Borrowed);
+                chunks.map(chunk).collect()
+            }
+            Cow::Owned(pieces) => {
+                let chunks = pieces.chunk_by(is_one);
+                let chunks = chunks.map(|pieces| Cow::Owned(pieces.to_vec()));
+                chunks.map(chunk).collect()
+            }
+        }
+    }
 }
 
 /// The places of samples in memory, each with that of its box.
@@ -72,7 +104,7 @@ pub async fn read(
     };
     let ranges = plan.objects.iter().flat_map(|object| {
         let ranges = object.ranges.iter();
-        ranges.map(move |range| fetch(source, object, range, batch))
+        ranges.map(move |range| fetch(source, object, range, plan.joins, batch))
     });
     let mut fetches: FuturesUnordered<_> = ranges.collect();
     let mut waiting = VecDeque::new();
@@ -88,33 +120,52 @@ pub async fn read(
             biased;
             Some(decoded) = decoding.next() => copy(&decoded?, places)?,
             Some(fetched) = fetches.next() => {
-                let (object, range, bytes): (&Object, &Range, Option<Bytes>) = fetched?;
-                let Some(bytes) = bytes else {
-                    for piece in &range.pieces {
-                        fill(&object.array, piece, places)?;
+                let parts: Vec<Part<'_>> = fetched?;
+                for mut part in parts {
+                    match part.bytes.take() {
+                        Some(bytes) => waiting.extend(part.chunks(&bytes)),
+                        None => {
+                            for piece in &*part.pieces {
+                                fill(&part.object.array, piece, places)?;
+                            }
+                        }
                     }
-                    continue;
-                };
-                // Pieces of one chunk are side by side.
-                let chunks = range.pieces.chunk_by(|one, other| one.bytes == other.bytes);
-                waiting.extend(chunks.map(|pieces| Chunk {
-                    object,
-                    pieces,
-                    bytes: bytes.clone(),
-                }));
+                }
             }
             else => return Ok(()),
         }
     }
 }
 
-/// The bytes of a range; `None`: there is no such object.
 async fn fetch<'a>(
     source: &Source,
     object: &'a Object,
     range: &'a Range,
+    joins: Joins,
     batch: u64,
-) -> Result<(&'a Object, &'a Range, Option<Bytes>), Fault> {
+) -> Result<Vec<Part<'a>>, Fault> {
+    match (range.bytes, object.array.sharding()) {
+        (None, Some(sharding)) => {
+            whole::fetch(source, (object, sharding), &range.pieces, joins, batch).await
+        }
+        _ => {
+            let bytes = bytes_of(source, object, range, batch).await?;
+            Ok(vec![Part {
+                object,
+                pieces: Cow::Borrowed(&range.pieces),
+                bytes,
+            }])
+        }
+    }
+}
+
+/// The bytes of a range; `None`: there is no such object.
+pub(crate) async fn bytes_of(
+    source: &Source,
+    object: &Object,
+    range: &Range,
+    batch: u64,
+) -> Result<Option<Bytes>, Fault> {
     let bounds = range
         .bytes
         .map(|(first, bytes)| (first..first + bytes).into());
@@ -127,8 +178,8 @@ async fn fetch<'a>(
     };
     let read = source.read(ask).await?;
     match read {
-        Some(read) => Ok((object, range, Some(read.bytes))),
-        None if range.bytes.is_none() => Ok((object, range, None)),
+        Some(read) => Ok(Some(read.bytes)),
+        None if range.bytes.is_none() => Ok(None),
         // Its index was there.
         None => {
             let text = format!("{}: it is gone since its index was read", object.key);
@@ -197,7 +248,7 @@ fn fill(array: &ArrayMeta, piece: &Piece, places: &mut [Place<'_>]) -> Result<()
 fn copy(chunk: &Chunk<'_, Vec<u8>>, places: &mut [Place<'_>]) -> Result<(), Fault> {
     let array = &chunk.object.array;
     let element = array.fill_value().len();
-    for piece in chunk.pieces {
+    for piece in &*chunk.pieces {
         let shape = match (piece.bytes, array.sharding()) {
             (Some(_), Some(sharding)) => sharding.chunk(),
             _ => array.tile(),

@@ -11,7 +11,7 @@ use crate::cache::{Admission, Flight, Handle, Look};
 use crate::line::Spot;
 use crate::region::Tile;
 use crate::source::{Ask, Turn};
-use crate::{Fault, Kind};
+use crate::{whole, Fault, Kind};
 
 /// Bytes that are taken for an array before it is read.
 const ARRAY_BYTES: u64 = 4 << 10;
@@ -63,6 +63,17 @@ impl Work {
             Ok(Look::Failed(fault)) => Err(fault),
             Ok(Look::Pending) | Err(_) => Err(given_up()),
         }
+    }
+
+    /// A shard is read by one request with its data: a box has nearly all of it, and nobody has asked
+    /// for its index.
+    pub(super) fn is_read_whole(&self, array: &ArrayMeta, tile: &Tile) -> Result<bool, Fault> {
+        if !whole::is_whole(array, tile, self.shared.options.longest_range) {
+            return Ok(false);
+        }
+        let (key, _) = shard(array, tile);
+        let index = self.shared.shards.ask(&key, self.ids.shards, self.number);
+        Ok(index?.is_none())
     }
 
     /// The index of a shard: known, or on its way with a ticket of its own. `None`: there is no room.

@@ -110,6 +110,14 @@ impl Work {
     ) {
         let mut tiles = tiles.into_iter();
         while let Some(tile) = tiles.next() {
+            match self.is_read_whole(&walk.array, &tile) {
+                Ok(true) => {
+                    walk.tiles.push((tile, None));
+                    continue;
+                }
+                Ok(false) => {}
+                Err(fault) => return ticket.fail(fault),
+            }
             match self.known_shard(&walk.array, &tile, &ticket) {
                 Ok(Some(handle)) => walk.tiles.push((tile, Some(handle))),
                 Err(fault) => return ticket.fail(fault),
@@ -120,6 +128,14 @@ impl Work {
                     self.shared.runtime.spawn(async move {
                         let _spot = spot;
                         for tile in rest {
+                            match work.is_read_whole(&walk.array, &tile) {
+                                Ok(true) => {
+                                    walk.tiles.push((tile, None));
+                                    continue;
+                                }
+                                Ok(false) => {}
+                                Err(fault) => return ticket.fail(fault),
+                            }
                             match work.shard_in_time(&walk.array, &tile, &ticket).await {
                                 Ok(handle) => walk.tiles.push((tile, Some(handle))),
                                 Err(fault) => return ticket.fail(fault),

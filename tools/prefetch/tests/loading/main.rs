@@ -9,3 +9,4 @@ mod prefetcher;
 mod read;
 mod ready;
 mod source;
+mod whole;
