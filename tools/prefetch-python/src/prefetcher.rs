@@ -161,6 +161,7 @@ impl Prefetcher {
         longest_wait = 60.0,
         gap = 65_536,
         longest_range = 8_388_608,
+        data = 0,
     ))]
     #[expect(clippy::too_many_arguments, reason = "Python has them by name")]
     fn new(
@@ -179,6 +180,7 @@ impl Prefetcher {
         longest_wait: f64,
         gap: u64,
         longest_range: u64,
+        data: u64,
     ) -> PyResult<Self> {
         call(|| {
             let mut url = text(url)?;
@@ -226,6 +228,7 @@ impl Prefetcher {
                 gap,
                 longest_range,
                 format,
+                data,
             };
             let storage_options = storage_options.unwrap_or_default();
             // Faults of arguments are told here, not by the first load.
@@ -300,6 +303,7 @@ impl Prefetcher {
         named.set_item("longest_wait", options.longest_wait.as_secs_f64())?;
         named.set_item("gap", options.gap)?;
         named.set_item("longest_range", options.longest_range)?;
+        named.set_item("data", options.data)?;
         Ok(((url.as_str(),), named))
     }
 

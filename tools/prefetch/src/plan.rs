@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::array::{ArrayMeta, ShardIndex, Sharding};
+use crate::prefetcher::keep::{Data, Keep, Origin};
 use crate::region::Tile;
 
 /// A chunk, or a part of one, of a sample.
@@ -41,6 +42,8 @@ pub struct Object {
     pub size: Option<u64>,
     /// In the order of their first bytes.
     pub ranges: Vec<Range>,
+    /// The entries that tell of it.
+    pub(crate) origin: Origin,
 }
 
 /// The reads of a batch.
@@ -50,6 +53,10 @@ pub struct Plan {
     pub objects: Vec<Object>,
     /// Chunks that are not there: all fill value. Each with its array.
     pub absent: Vec<(Arc<ArrayMeta>, Piece)>,
+    /// Chunks that are in memory: they are not read.
+    pub(crate) kept: Vec<(Arc<ArrayMeta>, Piece, Data)>,
+    /// The caches that a read adds to.
+    pub(crate) keep: Option<Keep>,
     /// Bytes of an element, for each sample.
     pub(crate) elements: Vec<Option<u64>>,
     /// The array of each sample.
@@ -129,7 +136,7 @@ impl Planner {
         &mut self,
         array: &Arc<ArrayMeta>,
         tile: &[u64],
-        index: Option<&Arc<ShardIndex>>,
+        (index, origin): (Option<&Arc<ShardIndex>>, Origin),
     ) -> usize {
         let key = array.key(tile);
         let name = (
@@ -143,20 +150,51 @@ impl Planner {
                 version: index.and_then(|index| index.version().map(str::to_owned)),
                 size: index.map(|index| index.size()),
                 ranges: Vec::new(),
+                origin,
             });
             self.found.push(Vec::new());
             self.found.len() - 1
         })
     }
 
+    /// A piece of a chunk, unless that is in memory.
+    fn unless_kept(
+        &mut self,
+        array: &Arc<ArrayMeta>,
+        origin: Origin,
+        piece: Piece,
+    ) -> Option<Piece> {
+        let keep = self.plan.keep.as_ref();
+        match keep.and_then(|keep| keep.known(origin, &piece.tile.index)) {
+            Some(data) => {
+                self.plan.kept.push((Arc::clone(array), piece, data));
+                None
+            }
+            None => Some(piece),
+        }
+    }
+
     /// Adds an object that is read whole: one chunk, or a shard with its index.
-    pub(crate) fn add_whole(&mut self, array: &Arc<ArrayMeta>, sample: usize, tile: Tile) {
-        let at = self.object(array, &tile.index, None);
+    pub(crate) fn add_whole(
+        &mut self,
+        array: &Arc<ArrayMeta>,
+        sample: usize,
+        tile: Tile,
+        origin: Origin,
+    ) {
         let piece = Piece {
             sample,
             bytes: None,
             tile,
         };
+        let piece = match array.sharding() {
+            None => self.unless_kept(array, origin, piece),
+            Some(_) => Some(piece),
+        };
+        let Some(piece) = piece else {
+            return;
+        };
+        let at = self.object(array, &piece.tile.index, (None, origin));
         let ranges = &mut self.plan.objects[at].ranges;
         match ranges.first_mut() {
             Some(whole) => whole.pieces.push(piece),
@@ -173,7 +211,7 @@ impl Planner {
         array: &Arc<ArrayMeta>,
         sample: usize,
         shard: &Tile,
-        index: Option<&Arc<ShardIndex>>,
+        (index, origin): (Option<&Arc<ShardIndex>>, Origin),
     ) {
         let Some(sharding) = array.sharding() else {
             return;
@@ -181,7 +219,10 @@ impl Planner {
         for piece in pieces(sharding, sample, shard, index.map(Arc::as_ref)) {
             match piece.bytes {
                 Some(range) => {
-                    let at = self.object(array, &shard.index, index);
+                    let Some(piece) = self.unless_kept(array, origin, piece) else {
+                        continue;
+                    };
+                    let at = self.object(array, &shard.index, (index, origin));
                     self.found[at].push((range, piece));
                 }
                 None => self.plan.absent.push((Arc::clone(array), piece)),

@@ -7,6 +7,7 @@
 //! from the caches at once; without anything to read a batch is ready when it is submitted.
 
 mod fetch;
+pub(crate) mod keep;
 mod walk;
 
 use std::sync::{Arc, OnceLock};
@@ -18,13 +19,14 @@ use tokio::runtime::Handle as Runtime;
 use crate::array::{ArrayMeta, ShardIndex};
 use crate::batch::{Batch, Progress};
 use crate::budget::{Budget, FloorsTooLarge};
-use crate::cache::{Cache, Handle, Limits, Look, Refused, StreamId, TooManyStreams};
+use crate::cache::{Cache, Handle, Limits, Look, Refused, TooManyStreams};
 use crate::line::{Line, Spot};
 use crate::plan::{Joins, Plan, Planner};
 use crate::region::{Region, Tile};
 use crate::source::Source;
 use crate::sync::{lock, AtomicU64, Mutex, Ordering};
 use crate::{Fault, Kind};
+use keep::{Chunks, Ids, Keep, Origin};
 
 /// The files that describe an array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -63,6 +65,8 @@ pub struct Options {
     pub longest_range: u64,
     /// The files of arrays.
     pub format: Format,
+    /// Bytes of chunks that are kept, decoded, beside all metadata; 0: none are.
+    pub data: u64,
 }
 
 impl Default for Options {
@@ -78,6 +82,7 @@ impl Default for Options {
             gap: 64 << 10,
             longest_range: 8 << 20,
             format: Format::Any,
+            data: 0,
         }
     }
 }
@@ -103,6 +108,7 @@ struct Shared {
     source: Arc<Source>,
     arrays: Arc<Cache<Arc<str>, Arc<ArrayMeta>>>,
     shards: Arc<Cache<ShardKey, Shard>>,
+    chunks: Option<Chunks>,
     budget: Arc<Budget>,
     options: Options,
     runtime: Runtime,
@@ -136,6 +142,7 @@ impl Prefetcher {
             source,
             arrays: Cache::new(limits(options.arrays), arrays),
             shards: Cache::new(limits(options.shards), shards),
+            chunks: Chunks::new(options.data),
             budget,
             options,
             runtime,
@@ -149,18 +156,17 @@ impl Prefetcher {
     ///
     /// [`TooManyStreams`].
     pub fn stream(&self) -> Result<Stream, TooManyStreams> {
-        let arrays = self.0.arrays.open()?;
-        match self.0.shards.open() {
-            Ok(shards) => Ok(Stream {
-                shared: Arc::clone(&self.0),
-                ids: Ids { arrays, shards },
-                batches: Arc::default(),
-            }),
-            Err(error) => {
-                let _was_open = self.0.arrays.close(arrays);
-                Err(error)
-            }
-        }
+        Ok(Stream {
+            shared: Arc::clone(&self.0),
+            ids: self.0.open()?,
+            batches: Arc::default(),
+        })
+    }
+
+    /// Has those who come read all anew: metadata, and data that is kept. It is for a store whose objects
+    /// have changed: what is known of them, and is not read again, stands until then.
+    pub fn renew(&self) {
+        self.0.renew();
     }
 
     /// The store.
@@ -173,16 +179,15 @@ impl Prefetcher {
         &self.0.runtime
     }
 
+    /// Bytes of data that is kept.
+    pub fn kept(&self) -> u64 {
+        self.0.chunks.as_ref().map_or(0, Chunks::used)
+    }
+
     /// Bytes of metadata in memory.
     pub fn used(&self) -> u64 {
         self.0.budget.used()
     }
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Ids {
-    arrays: StreamId,
-    shards: StreamId,
 }
 
 /// The batches of a stream.
@@ -258,9 +263,7 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        // They are open: nobody else closes them.
-        let _was_open = self.shared.arrays.close(self.ids.arrays);
-        let _was_open = self.shared.shards.close(self.ids.shards);
+        self.shared.close(self.ids);
     }
 }
 
@@ -308,6 +311,7 @@ impl Work {
     /// The reads of the batch. Its gate is 0.
     fn plan(&self) -> Result<Plan, Fault> {
         let mut planner = Planner::default();
+        planner.plan.keep = Some(Keep::new(self));
         for (sample, walk) in self.walks.iter().enumerate() {
             let Some(walk) = walk.get() else {
                 return Err(Fault::new(
@@ -320,8 +324,9 @@ impl Work {
                 .push(Some(walk.array.fill_value().len() as u64));
             plan.arrays.push(Arc::clone(&walk.array));
             for (tile, handle) in &walk.tiles {
+                let origin = Origin::new(walk.entry, *handle);
                 let Some(handle) = handle else {
-                    planner.add_whole(&walk.array, sample, tile.clone());
+                    planner.add_whole(&walk.array, sample, tile.clone(), origin);
                     continue;
                 };
                 let index = match self.shared.shards.try_get(*handle) {
@@ -332,7 +337,7 @@ impl Work {
                         return Err(Fault::new(Kind::Misuse, text));
                     }
                 };
-                planner.add_shard(&walk.array, sample, tile, index.as_ref());
+                planner.add_shard(&walk.array, sample, tile, (index.as_ref(), origin));
             }
         }
         let Options {
@@ -452,16 +457,6 @@ impl Drop for Ahead {
             state.watermark
         };
         self.work.batches.advanced.notify(usize::MAX);
-        // A stream that was closed needs none.
-        let _is_open = self
-            .work
-            .shared
-            .arrays
-            .advance(self.work.ids.arrays, watermark);
-        let _is_open = self
-            .work
-            .shared
-            .shards
-            .advance(self.work.ids.shards, watermark);
+        self.work.shared.advance(self.work.ids, watermark);
     }
 }

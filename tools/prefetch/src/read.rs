@@ -16,6 +16,7 @@ use crate::array::ArrayMeta;
 use crate::decode::{guarded, MOST_BYTES};
 use crate::decoders;
 use crate::plan::{Joins, Object, Piece, Plan, Range};
+use crate::prefetcher::keep::{Keep, Origin};
 use crate::prefetcher::Sample;
 use crate::region::Place;
 use crate::source::{Ask, Source};
@@ -37,6 +38,7 @@ struct Chunk<'a, T> {
     /// The parts of it that samples have.
     pieces: Cow<'a, [Piece]>,
     bytes: T,
+    origin: Option<Origin>,
 }
 
 /// Bytes that came, and the chunks in them.
@@ -45,9 +47,21 @@ pub(crate) struct Part<'a> {
     pub(crate) pieces: Cow<'a, [Piece]>,
     /// `None`: they are not there, all is fill value.
     pub(crate) bytes: Option<Bytes>,
+    /// The entries that tell of the chunks; `None`: there are none.
+    pub(crate) origin: Option<Origin>,
 }
 
 impl<'a> Part<'a> {
+    /// Chunks of an object, which has told of none of its shards.
+    pub(crate) fn new(object: &'a Object, pieces: Cow<'a, [Piece]>, bytes: Option<Bytes>) -> Self {
+        Self {
+            object,
+            pieces,
+            bytes,
+            origin: None,
+        }
+    }
+
     /// The pieces of each chunk, which are side by side.
     fn chunks(self, bytes: &Bytes) -> Vec<Chunk<'a, Bytes>> {
         let is_one = |one: &Piece, other: &Piece| one.bytes == other.bytes;
@@ -55,6 +69,7 @@ impl<'a> Part<'a> {
             object: self.object,
             pieces,
             bytes: bytes.clone(),
+            origin: self.origin,
         };
         match self.pieces {
             Cow::Borrowed(pieces) => {
@@ -98,13 +113,17 @@ pub async fn read(
     for (array, piece) in &plan.absent {
         fill(array, piece, places)?;
     }
+    for (array, piece, data) in &plan.kept {
+        copy((array, std::slice::from_ref(piece)), data, places)?;
+    }
+    let keep = plan.keep.as_ref();
     let most = match waves.max_chunks {
         0 => CHUNKS,
         most => most,
     };
     let ranges = plan.objects.iter().flat_map(|object| {
         let ranges = object.ranges.iter();
-        ranges.map(move |range| fetch(source, object, range, plan.joins, batch))
+        ranges.map(move |range| fetch(source, object, range, (plan.joins, keep), batch))
     });
     let mut fetches: FuturesUnordered<_> = ranges.collect();
     let mut waiting = VecDeque::new();
@@ -118,7 +137,14 @@ pub async fn read(
         }
         tokio::select! {
             biased;
-            Some(decoded) = decoding.next() => copy(&decoded?, places)?,
+            Some(decoded) = decoding.next() => {
+                let chunk: Chunk<'_, Vec<u8>> = decoded?;
+                copy((&chunk.object.array, &chunk.pieces), &chunk.bytes, places)?;
+                let place = chunk.pieces.first().zip(chunk.origin);
+                if let (Some(keep), Some((piece, origin))) = (keep, place) {
+                    keep.chunk(origin, &piece.tile.index, chunk.bytes);
+                }
+            }
             Some(fetched) = fetches.next() => {
                 let parts: Vec<Part<'_>> = fetched?;
                 for mut part in parts {
@@ -141,19 +167,18 @@ async fn fetch<'a>(
     source: &Source,
     object: &'a Object,
     range: &'a Range,
-    joins: Joins,
+    keep: (Joins, Option<&Keep>),
     batch: u64,
 ) -> Result<Vec<Part<'a>>, Fault> {
     match (range.bytes, object.array.sharding()) {
         (None, Some(sharding)) => {
-            whole::fetch(source, (object, sharding), &range.pieces, joins, batch).await
+            whole::fetch(source, (object, sharding), &range.pieces, keep, batch).await
         }
         _ => {
             let bytes = bytes_of(source, object, range, batch).await?;
             Ok(vec![Part {
-                object,
-                pieces: Cow::Borrowed(&range.pieces),
-                bytes,
+                origin: Some(object.origin),
+                ..Part::new(object, Cow::Borrowed(&range.pieces), bytes)
             }])
         }
     }
@@ -195,6 +220,7 @@ fn decode<'a>(
         object,
         pieces,
         bytes,
+        origin,
     } = chunk;
     let range = pieces.first().and_then(|piece| piece.bytes);
     let encoded = match range {
@@ -226,6 +252,7 @@ fn decode<'a>(
             object,
             pieces,
             bytes,
+            origin,
         })
     })
 }
@@ -245,21 +272,19 @@ fn fill(array: &ArrayMeta, piece: &Piece, places: &mut [Place<'_>]) -> Result<()
     place.fill(array.fill_value(), &piece.tile.part, &piece.tile.at)
 }
 
-fn copy(chunk: &Chunk<'_, Vec<u8>>, places: &mut [Place<'_>]) -> Result<(), Fault> {
-    let array = &chunk.object.array;
+fn copy(
+    (array, pieces): (&ArrayMeta, &[Piece]),
+    chunk: &[u8],
+    places: &mut [Place<'_>],
+) -> Result<(), Fault> {
     let element = array.fill_value().len();
-    for piece in &*chunk.pieces {
+    for piece in pieces {
         let shape = match (piece.bytes, array.sharding()) {
             (Some(_), Some(sharding)) => sharding.chunk(),
             _ => array.tile(),
         };
         let place = place(places, piece.sample)?;
-        place.copy(
-            (&chunk.bytes, shape),
-            &piece.tile.part,
-            &piece.tile.at,
-            element,
-        )?;
+        place.copy((chunk, shape), &piece.tile.part, &piece.tile.at, element)?;
     }
     Ok(())
 }

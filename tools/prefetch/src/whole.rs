@@ -3,11 +3,13 @@
 //! behind each other.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use futures_util::future::try_join_all;
 
 use crate::array::{ArrayMeta, Sharding};
 use crate::plan::{join, pieces, Joins, Object, Piece};
+use crate::prefetcher::keep::Keep;
 use crate::read::{bytes_of, Part};
 use crate::region::Tile;
 use crate::source::{Ask, Source};
@@ -50,7 +52,7 @@ pub(crate) async fn fetch<'a>(
     source: &Source,
     (object, sharding): (&'a Object, &'a Sharding),
     shards: &'a [Piece],
-    joins: Joins,
+    (joins, keep): (Joins, Option<&Keep>),
     batch: u64,
 ) -> Result<Vec<Part<'a>>, Fault> {
     let key = &object.key;
@@ -61,12 +63,7 @@ pub(crate) async fn fetch<'a>(
             .checked_add(sharding.index_bytes())
     });
     let most = most.unwrap_or(u64::MAX);
-    let part = |pieces, bytes| Part {
-        object,
-        pieces,
-        bytes,
-    };
-    let absent = || vec![part(Cow::Borrowed(shards), None)];
+    let absent = || vec![Part::new(object, Cow::Borrowed(shards), None)];
     let (index, whole) = match source.read(Ask::new(key, most, batch)).await {
         Ok(Some(read)) => (sharding.decode_index_of(key, &read)?, Some(read.bytes)),
         Ok(None) => return Ok(absent()),
@@ -82,6 +79,8 @@ pub(crate) async fn fetch<'a>(
         }
         Err(fault) => return Err(fault),
     };
+    let index = Arc::new(index);
+    let origin = keep.and_then(|keep| keep.index(object.origin, key, &index));
     let (mut found, mut fill) = (Vec::new(), Vec::new());
     for shard in shards {
         for piece in pieces(sharding, shard.sample, &shard.tile, Some(&index)) {
@@ -120,7 +119,10 @@ pub(crate) async fn fetch<'a>(
         }
     };
     let parts = ranges.into_iter().zip(bytes);
-    let parts = parts.map(|(range, bytes)| part(Cow::Owned(range.pieces), bytes));
-    let fill = (!fill.is_empty()).then(|| part(Cow::Owned(fill), None));
+    let parts = parts.map(|(range, bytes)| Part {
+        origin,
+        ..Part::new(object, Cow::Owned(range.pieces), bytes)
+    });
+    let fill = (!fill.is_empty()).then(|| Part::new(object, Cow::Owned(fill), None));
     Ok(parts.chain(fill).collect())
 }

@@ -28,6 +28,7 @@ class Prefetcher:
         longest_wait: float = 60.0,
         gap: int = 65536,
         longest_range: int = 8388608,
+        data: int = 0,
     ) -> Prefetcher: ...
     @property
     def url(self) -> str: ...

@@ -111,10 +111,9 @@ async fn faults_of_whole_shards_are_told() {
     let object = store.inner.get(&place).await.expect("it is there");
     let bytes = object.bytes().await.expect("memory").to_vec();
     let put = |bytes: &[u8]| store.inner.put(&place, bytes.to_vec().into());
-    let stream = prefetcher(&store, 64, Options::default())
-        .stream()
-        .expect("the first");
     let read = || async {
+        let stream = prefetcher(&store, 64, Options::default()).stream();
+        let stream = stream.expect("the first");
         let batch = stream.submit(vec![sample("a", &[0, 0], &[8, 8])]);
         let found = numbers(&source(&store), &batch, Waves::default()).await;
         found.map_err(|fault| fault.kind())
