@@ -99,9 +99,10 @@ pub struct Sample {
 /// The most objects that a box may touch.
 const MOST_TILES: u64 = 1 << 20;
 
-/// An index of a shard by its array and the object's name.
+/// An index of a shard, by the entry of its array and the object's name: an array that is described anew
+/// can have other shards of the same names.
 type Shard = Option<Arc<ShardIndex>>;
-type ShardKey = Arc<str>;
+type ShardKey = (Handle, Arc<str>);
 
 #[derive(Debug)]
 struct Shared {

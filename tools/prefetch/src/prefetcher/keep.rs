@@ -201,7 +201,8 @@ impl Keep {
         let (value, bytes) = (Some(Arc::clone(index)), index.bytes());
         let stream = (self.ids.shards, self.batch);
         let shards = &self.shared.shards;
-        let shard = shards.offer((&key.into(), value), stream, bytes, true);
+        let key = (origin.array, key.into());
+        let shard = shards.offer((&key, value), stream, bytes, true);
         Some(Origin {
             shard: Some(shard.ok()??),
             ..origin
