@@ -162,6 +162,7 @@ impl Prefetcher {
         gap = 65_536,
         longest_range = 8_388_608,
         data = 0,
+        consolidated = false,
     ))]
     #[expect(clippy::too_many_arguments, reason = "Python has them by name")]
     fn new(
@@ -181,6 +182,7 @@ impl Prefetcher {
         gap: u64,
         longest_range: u64,
         data: u64,
+        consolidated: bool,
     ) -> PyResult<Self> {
         call(|| {
             let mut url = text(url)?;
@@ -229,6 +231,7 @@ impl Prefetcher {
                 longest_range,
                 format,
                 data,
+                consolidated,
             };
             let storage_options = storage_options.unwrap_or_default();
             // Faults of arguments are told here, not by the first load.
@@ -304,6 +307,7 @@ impl Prefetcher {
         named.set_item("gap", options.gap)?;
         named.set_item("longest_range", options.longest_range)?;
         named.set_item("data", options.data)?;
+        named.set_item("consolidated", options.consolidated)?;
         Ok(((url.as_str(),), named))
     }
 

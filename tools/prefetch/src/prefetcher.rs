@@ -7,6 +7,7 @@
 //! from the caches at once; without anything to read a batch is ready when it is submitted.
 
 mod fetch;
+mod group;
 pub(crate) mod keep;
 mod walk;
 
@@ -65,6 +66,8 @@ pub struct Options {
     pub longest_range: u64,
     /// The files of arrays.
     pub format: Format,
+    /// The group at the root of the store is asked for arrays first.
+    pub consolidated: bool,
     /// Bytes of chunks that are kept, decoded, beside all metadata; 0: none are.
     pub data: u64,
 }
@@ -82,6 +85,7 @@ impl Default for Options {
             gap: 64 << 10,
             longest_range: 8 << 20,
             format: Format::Any,
+            consolidated: false,
             data: 0,
         }
     }
@@ -110,6 +114,7 @@ struct Shared {
     arrays: Arc<Cache<Arc<str>, Arc<ArrayMeta>>>,
     shards: Arc<Cache<ShardKey, Shard>>,
     chunks: Option<Chunks>,
+    root: group::Root,
     budget: Arc<Budget>,
     options: Options,
     runtime: Runtime,
@@ -144,6 +149,7 @@ impl Prefetcher {
             arrays: Cache::new(limits(options.arrays), arrays),
             shards: Cache::new(limits(options.shards), shards),
             chunks: Chunks::new(options.data),
+            root: group::Root::default(),
             budget,
             options,
             runtime,
@@ -404,6 +410,7 @@ impl Ahead {
 
     /// Has those who come read anew what this one has read.
     pub fn forget(&self) {
+        self.work.shared.root.renew();
         for walk in self.work.walks.iter().filter_map(OnceLock::get) {
             self.work.shared.arrays.forget(walk.entry);
             for (_, handle) in &walk.tiles {

@@ -29,6 +29,7 @@ class Prefetcher:
         gap: int = 65536,
         longest_range: int = 8388608,
         data: int = 0,
+        consolidated: bool = False,
     ) -> Prefetcher: ...
     @property
     def url(self) -> str: ...

@@ -213,6 +213,13 @@ impl Shared {
         is_needed: IsNeeded<'_>,
     ) -> Result<(ArrayMeta, u64), Fault> {
         let mut turn = Some(turn);
+        if self.options.consolidated {
+            // One who waits for the group is in nobody's way.
+            turn = None;
+            if let Some(found) = self.array_of_group(path, batch).await? {
+                return Ok(found);
+            }
+        }
         let mut turn = || turn.take().unwrap_or_else(|| self.source.turn(batch));
         let missing = || Fault::new(Kind::Missing, format!("{path}: there is no such array"));
         let format = self.options.format;

@@ -128,6 +128,7 @@ impl Shared {
 
     /// Has those who come read all anew. No chunk is found by entries that are gone.
     pub(super) fn renew(&self) {
+        self.root.renew();
         self.arrays.renew();
         self.shards.renew();
         if let Some(chunks) = &self.chunks {
