@@ -102,7 +102,8 @@ class Content(Case):
 
     def test_counts(self) -> None:
         prefetcher = zp.Prefetcher(self.folder)
-        none = {"requests": 0, "retries": 0, "hedges": 0, "bytes": 0, "metadata_bytes": 0}
+        none = {"requests": 0, "retries": 0, "hedges": 0, "bytes": 0, "disk": 0,
+                "metadata_bytes": 0}
         self.assertEqual(prefetcher.counts(), none)
         for _ in range(2):
             (batch,) = zp.Loader(prefetcher, [[("a", (0, 0), (2, 3))]])

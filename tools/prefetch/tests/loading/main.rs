@@ -2,6 +2,7 @@
 //! Prefetcher and loader on a store whose round trip is counted in simulated time.
 #![cfg(not(loom))]
 
+mod disk;
 mod group;
 mod kept;
 mod lab;
