@@ -350,7 +350,7 @@ mod tests {
         fs::remove_dir(&place).expect("it is empty");
         disk.keep(name.clone(), &read(9));
         assert_eq!(disk.pending.load(Ordering::Relaxed), 0);
-        assert_eq!(names(), [PathBuf::new(); 0]);
+        assert_eq!(names(), Vec::<PathBuf>::new());
         *lock(&disk.resumes) = Some(Instant::now());
         disk.keep(name.clone(), &read(9));
         while names() != [&*place] {
