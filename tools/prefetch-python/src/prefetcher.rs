@@ -12,7 +12,7 @@ use tokio::runtime::{Builder, Runtime};
 use zernel_prefetch::budget::Budget;
 use zernel_prefetch::decoders;
 use zernel_prefetch::prefetcher::{Format, Options, Prefetcher as Native};
-use zernel_prefetch::source::{Bounds, Hedges, Retries, Source};
+use zernel_prefetch::source::{Bounds, Disk, Hedges, Retries, Source};
 
 use crate::error::{call, Error};
 use crate::store::{self, StorageOptions};
@@ -32,7 +32,23 @@ struct Config {
     retries: u32,
     /// Of all reads; `None`, as 0: none is sent twice.
     hedges: Option<f64>,
+    /// A folder of the local disk.
+    disk: Option<String>,
+    disk_bytes: u64,
     options: Options,
+}
+
+impl Config {
+    /// The folder of the local disk, with the name of the store.
+    fn disk(&self) -> Result<Option<Arc<Disk>>, Error> {
+        let Some(folder) = &self.disk else {
+            return Ok(None);
+        };
+        let name = store::name(&self.url, &self.storage_options);
+        let disk = Disk::open(folder, self.disk_bytes, name);
+        let disk = disk.map_err(|error| Error::misuse(format!("disk={folder:?}: {error}")))?;
+        Ok(Some(disk))
+    }
 }
 
 /// A prefetcher with its threads, of one process.
@@ -46,6 +62,7 @@ pub(crate) struct Running {
 impl Running {
     fn start(config: &Config) -> Result<Self, Error> {
         let store = store::open(&config.url, &config.storage_options)?;
+        let disk = config.disk()?;
         let threads = |error: &dyn std::fmt::Display| {
             Error::Internal(format!("threads cannot be made: {error}"))
         };
@@ -71,6 +88,7 @@ impl Running {
                 most,
                 ..Hedges::default()
             }),
+            disk,
         };
         let source = Source::within(store, bounds);
         let native = Native::new(source, config.options, runtime.handle().clone())
@@ -161,6 +179,10 @@ impl Prefetcher {
         longest_wait = 60.0,
         gap = 65_536,
         longest_range = 8_388_608,
+        data = 0,
+        consolidated = false,
+        disk = None,
+        disk_bytes = 17_179_869_184,
     ))]
     #[expect(clippy::too_many_arguments, reason = "Python has them by name")]
     fn new(
@@ -179,6 +201,10 @@ impl Prefetcher {
         longest_wait: f64,
         gap: u64,
         longest_range: u64,
+        data: u64,
+        consolidated: bool,
+        disk: Option<PathBuf>,
+        disk_bytes: u64,
     ) -> PyResult<Self> {
         call(|| {
             let mut url = text(url)?;
@@ -226,20 +252,30 @@ impl Prefetcher {
                 gap,
                 longest_range,
                 format,
+                data,
+                consolidated,
             };
             let storage_options = storage_options.unwrap_or_default();
             // Faults of arguments are told here, not by the first load.
             let floors = Budget::split(bytes, [floor_arrays, floor_shards]);
             floors.map_err(|error| Error::misuse(error.to_string()))?;
             store::open(&url, &storage_options)?;
+            let disk = disk.map(|disk| {
+                let path = std::path::absolute(&disk);
+                text(path.map_err(|error| Error::misuse(format!("{disk:?}: {error}")))?)
+            });
+            let disk = disk.transpose()?;
             let config = Config {
                 url,
                 storage_options,
                 in_flight,
                 retries,
                 hedges,
+                disk,
+                disk_bytes,
                 options,
             };
+            config.disk()?;
             Ok(Self {
                 config,
                 running: Mutex::default(),
@@ -266,6 +302,7 @@ impl Prefetcher {
         found.set_item("retries", counts.retries)?;
         found.set_item("hedges", counts.hedges)?;
         found.set_item("bytes", counts.bytes)?;
+        found.set_item("disk", counts.disk)?;
         found.set_item("metadata_bytes", used)?;
         Ok(found)
     }
@@ -278,6 +315,8 @@ impl Prefetcher {
             in_flight,
             retries,
             hedges,
+            disk,
+            disk_bytes,
             options,
         } = &self.config;
         let format = match options.format {
@@ -300,6 +339,10 @@ impl Prefetcher {
         named.set_item("longest_wait", options.longest_wait.as_secs_f64())?;
         named.set_item("gap", options.gap)?;
         named.set_item("longest_range", options.longest_range)?;
+        named.set_item("data", options.data)?;
+        named.set_item("consolidated", options.consolidated)?;
+        named.set_item("disk", disk)?;
+        named.set_item("disk_bytes", disk_bytes)?;
         Ok(((url.as_str(),), named))
     }
 

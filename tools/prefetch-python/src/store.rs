@@ -111,6 +111,19 @@ fn s3(url: &Url, options: &StorageOptions) -> Result<Arc<dyn ObjectStore>, Fault
     })
 }
 
+/// The name of a store among those that a local disk keeps reads of: its URL, and the server that options
+/// or the environment tell.
+pub(crate) fn name(place: &str, options: &StorageOptions) -> String {
+    let is_place = |name: &str| name.to_ascii_lowercase().contains("endpoint");
+    let environment = std::env::vars().filter(|(name, _)| name.starts_with("AWS_"));
+    let mut all: BTreeMap<_, _> = environment.collect();
+    all.extend(options.clone());
+    let places = all.into_iter().filter(|(name, _)| is_place(name));
+    places.fold(shown(place), |name, (key, value)| {
+        format!("{name} {key}={value}")
+    })
+}
+
 /// The URL without a password or what is behind a `?`, for people.
 pub(crate) fn shown(place: &str) -> String {
     let Some(mut url) = place

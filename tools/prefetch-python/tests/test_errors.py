@@ -156,6 +156,7 @@ class Arguments(Case):
             ("longest_wait", 1e30, "no time"), ("bytes", 1 << 20, ""),
             ("hedges", -0.1, "from 0 to 1"), ("hedges", 1.1, "from 0 to 1"),
             ("hedges", float("nan"), "from 0 to 1"),
+            ("disk", __file__, "disk="),
         ):
             with self.subTest(name), self.assertRaisesRegex(zp.MisuseError, text):
                 zp.Prefetcher(self.folder, **{name: value})

@@ -197,6 +197,7 @@ class Processes(Case):
                      "bytes": 1 << 27,
                      "floor_arrays": 1 << 20, "floor_shards": 1 << 21, "arrays": 9, "shards": 8,
                      "keep_faults": 1.5, "longest_wait": 2.5, "gap": 10, "longest_range": 1 << 20,
+                     "data": 11, "consolidated": True, "disk": None, "disk_bytes": 12,
                      "storage_options": {}}
         made = zp.Prefetcher(self.folder, **arguments)
         for again in (pickle.loads(pickle.dumps(made)), copy.deepcopy(made)):

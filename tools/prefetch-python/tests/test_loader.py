@@ -5,6 +5,7 @@ import itertools
 import json
 import os
 import threading
+import time
 import unittest
 from collections.abc import Iterator
 from unittest import mock
@@ -100,9 +101,27 @@ class Content(Case):
                     self.assertEqual(prefetcher.counts()["hedges"], 0)
             del batch
 
+    def test_data_is_kept_in_memory_and_on_a_disk(self) -> None:
+        folder = self.folder / "of a disk"
+        for disk in (0, 3):
+            prefetcher = zp.Prefetcher(self.folder, disk=folder, data=1 << 20, consolidated=True)
+            for _ in range(2):
+                (batch,) = zp.Loader(prefetcher, [[("a", (0, 0), (2, 3))]])
+                self.assertEqual(batch[0].shape, (2, 3))
+                del batch
+            counts = prefetcher.counts()
+            # No group tells of the array. The second time all is in memory.
+            self.assertEqual((counts["requests"], counts["disk"]), (5 - disk // 3, disk))
+            end = time.monotonic() + PATIENCE
+            while len(list(folder.glob("*.read"))) < 3 and time.monotonic() < end:
+                time.sleep(0.001)
+            # An array, an index and the data of a chunk.
+            self.assertEqual(len(list(folder.glob("*.read"))), 3)
+
     def test_counts(self) -> None:
         prefetcher = zp.Prefetcher(self.folder)
-        none = {"requests": 0, "retries": 0, "hedges": 0, "bytes": 0, "metadata_bytes": 0}
+        none = {"requests": 0, "retries": 0, "hedges": 0, "bytes": 0, "disk": 0,
+                "metadata_bytes": 0}
         self.assertEqual(prefetcher.counts(), none)
         for _ in range(2):
             (batch,) = zp.Loader(prefetcher, [[("a", (0, 0), (2, 3))]])

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reads boxes of arrays: `read FOLDER`, `read URL`, or `read s3://BUCKET`, whose place and keys the
-//! variables of AWS tell. A line of the input is a batch, a list of
+//! variables of AWS tell; `consolidated` behind it asks the group there for arrays first. A line of the input is a batch, a list of
 //! `[ARRAY, START, SHAPE]` in JSON. For each, a line of the output is `fault` and its sentence, or `ok`
 //! and the bytes of each sample; the samples follow.
 
@@ -44,9 +44,17 @@ fn store(place: &str) -> Result<Arc<dyn ObjectStore>, Box<dyn Error>> {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let usage = "usage: read FOLDER|URL|s3://BUCKET, with batches in the input";
-    let [place] = &std::env::args().skip(1).collect::<Vec<_>>()[..] else {
-        return Err(usage.into());
+    let usage = "usage: read FOLDER|URL|s3://BUCKET [consolidated], with batches in the input";
+    let arguments: Vec<_> = std::env::args().skip(1).collect();
+    let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
+    let (place, consolidated) = match arguments[..] {
+        [place] => (place, false),
+        [place, "consolidated"] => (place, true),
+        _ => return Err(usage.into()),
+    };
+    let options = Options {
+        consolidated,
+        ..Options::default()
     };
     let mut batches = Vec::new();
     for line in std::io::stdin().lines() {
@@ -58,7 +66,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         batches.push(batch.into_iter().map(sample).collect());
     }
     let source = Source::new(store(place)?, 64, Retries::default());
-    let prefetcher = Prefetcher::new(source, Options::default(), Handle::current())?;
+    let prefetcher = Prefetcher::new(source, options, Handle::current())?;
     let mut loader = Loader::new(&prefetcher, Settings::default(), batches.into_iter())?;
     let mut output = std::io::stdout().lock();
     while let Some(loaded) = loader.next().await {

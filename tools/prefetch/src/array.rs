@@ -330,6 +330,28 @@ impl Sharding {
         }
     }
 
+    /// Decodes the index of a shard that was read whole.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Self::decode_index`].
+    pub fn decode_index_of(&self, key: &str, shard: &Read) -> Result<ShardIndex, Fault> {
+        let (bytes, most) = (shard.bytes.len(), shard.bytes.len() as u64);
+        let size = self.index_bytes.min(most) as usize;
+        let range = match self.is_at_end {
+            true => bytes - size..bytes,
+            false => 0..size,
+        };
+        let bytes = shard.bytes.slice(range);
+        self.decode_index(
+            key,
+            Read {
+                bytes,
+                ..shard.clone()
+            },
+        )
+    }
+
     /// Decodes an index.
     ///
     /// # Errors

@@ -185,13 +185,47 @@ impl<K: Key, V: Value> Cache<K, V> {
             return Err(Refused::TooLarge { most });
         }
         loop {
-            let admission = self.admit_here(key, stream, batch, bytes)?;
+            let admission = self.admit_here(key, (stream, batch), bytes, true)?;
             // Others have bytes that nobody needs.
             let is_again = matches!(admission, Admission::Again);
             if !is_again || !self.lacks_bytes() || !self.stage.reclaim(bytes) {
                 return Ok(admission);
             }
         }
+    }
+
+    /// Adds a value that is there, for a batch, unless there is one of its key, or no room. `may_evict`:
+    /// entries that nobody needs make room for it. Returns its handle.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Self::admit`].
+    pub fn offer(
+        &self,
+        (key, value): (&K, V),
+        (stream, batch): (StreamId, u64),
+        bytes: u64,
+        may_evict: bool,
+    ) -> Result<Option<Handle>, Refused> {
+        let most = self.stage.most();
+        if bytes > most {
+            return Err(Refused::TooLarge { most });
+        }
+        match self.admit_here(key, (stream, batch), bytes, may_evict)? {
+            Admission::New(handle, flight) => {
+                flight.ready(value, bytes);
+                Ok(Some(handle))
+            }
+            Admission::Found(_) | Admission::Again => Ok(None),
+        }
+    }
+
+    /// Has all keys be asked for anew by those who come, and evicts the entries that nobody needs.
+    /// Handles keep the others.
+    pub fn renew(&self) {
+        lock(&self.index).unlist_all();
+        self.reclaim(u64::MAX);
+        self.stage.notify();
     }
 
     /// There are places for entries: it is bytes that are lacking.
@@ -202,9 +236,9 @@ impl<K: Key, V: Value> Cache<K, V> {
     fn admit_here(
         &self,
         key: &K,
-        stream: StreamId,
-        batch: u64,
+        (stream, batch): (StreamId, u64),
         bytes: u64,
+        may_evict: bool,
     ) -> Result<Admission<K, V>, Refused> {
         // Values that are evicted end when no lock is held.
         let mut gone = SmallVec::<[_; 1]>::new();
@@ -219,7 +253,8 @@ impl<K: Key, V: Value> Cache<K, V> {
             index.unlist(slot);
         }
         while !index.has_room() || !self.stage.take(bytes) {
-            match index.evict() {
+            let evicted = may_evict.then(|| index.evict()).flatten();
+            match evicted {
                 Some(evicted) => gone.push(self.empty(evicted)),
                 None => return Ok(Admission::Again),
             }
@@ -343,6 +378,12 @@ impl<K: Key, V: Value> Cache<K, V> {
         if is_free {
             self.stage.notify();
         }
+    }
+
+    /// Bytes of all stages of its budget.
+    #[cfg(not(loom))]
+    pub(crate) fn used(&self) -> u64 {
+        self.stage.budget().used()
     }
 
     /// Entries.

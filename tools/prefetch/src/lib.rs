@@ -53,5 +53,6 @@ mod sys;
 pub mod turnstile;
 #[cfg(not(loom))]
 pub mod wave;
+mod whole;
 
 pub use fault::{Fault, Kind};

@@ -4,7 +4,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::array::{ArrayMeta, ShardIndex};
+use crate::array::{ArrayMeta, ShardIndex, Sharding};
+use crate::prefetcher::keep::{Data, Keep, Origin};
 use crate::region::Tile;
 
 /// A chunk, or a part of one, of a sample.
@@ -21,7 +22,8 @@ pub struct Piece {
 /// A range of an object, and the chunks in it.
 #[derive(Debug, Clone)]
 pub struct Range {
-    /// The first byte, and the number of bytes; `None`: the whole object.
+    /// The first byte, and the number of bytes; `None`: the whole object, a chunk or a shard with its
+    /// index.
     pub bytes: Option<(u64, u64)>,
     /// The chunks.
     pub pieces: Vec<Piece>,
@@ -40,6 +42,8 @@ pub struct Object {
     pub size: Option<u64>,
     /// In the order of their first bytes.
     pub ranges: Vec<Range>,
+    /// The entries that tell of it.
+    pub(crate) origin: Origin,
 }
 
 /// The reads of a batch.
@@ -49,10 +53,25 @@ pub struct Plan {
     pub objects: Vec<Object>,
     /// Chunks that are not there: all fill value. Each with its array.
     pub absent: Vec<(Arc<ArrayMeta>, Piece)>,
+    /// Chunks that are in memory: they are not read.
+    pub(crate) kept: Vec<(Arc<ArrayMeta>, Piece, Data)>,
+    /// The caches that a read adds to.
+    pub(crate) keep: Option<Keep>,
     /// Bytes of an element, for each sample.
     pub(crate) elements: Vec<Option<u64>>,
     /// The array of each sample.
     pub(crate) arrays: Vec<Arc<ArrayMeta>>,
+    /// Ranges are joined by these.
+    pub(crate) joins: Joins,
+}
+
+/// Bounds of ranges that are read as one.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Joins {
+    /// The most bytes between two.
+    pub(crate) gap: u64,
+    /// The most bytes of all.
+    pub(crate) longest: u64,
 }
 
 impl Plan {
@@ -79,7 +98,27 @@ impl Plan {
 }
 
 /// Chunks with their ranges in an object.
-type Found = Vec<((u64, u64), Piece)>;
+pub(crate) type Found = Vec<((u64, u64), Piece)>;
+
+/// The chunks of a shard that a sample touches, each with its range in the shard.
+pub(crate) fn pieces<'a>(
+    sharding: &'a Sharding,
+    sample: usize,
+    shard: &'a Tile,
+    index: Option<&'a ShardIndex>,
+) -> impl Iterator<Item = Piece> + 'a {
+    shard.part.tiles(sharding.chunk()).map(move |mut tile| {
+        let bytes = index.and_then(|index| index.range(&tile.index));
+        for (at, first) in tile.at.iter_mut().zip(&shard.at) {
+            *at += first;
+        }
+        Piece {
+            sample,
+            bytes,
+            tile,
+        }
+    })
+}
 
 /// Makes a plan. Samples that touch an object share its requests.
 #[derive(Debug, Default)]
@@ -97,7 +136,7 @@ impl Planner {
         &mut self,
         array: &Arc<ArrayMeta>,
         tile: &[u64],
-        index: Option<&Arc<ShardIndex>>,
+        (index, origin): (Option<&Arc<ShardIndex>>, Origin),
     ) -> usize {
         let key = array.key(tile);
         let name = (
@@ -111,20 +150,51 @@ impl Planner {
                 version: index.and_then(|index| index.version().map(str::to_owned)),
                 size: index.map(|index| index.size()),
                 ranges: Vec::new(),
+                origin,
             });
             self.found.push(Vec::new());
             self.found.len() - 1
         })
     }
 
-    /// Adds an object that is one chunk.
-    pub(crate) fn add_whole(&mut self, array: &Arc<ArrayMeta>, sample: usize, tile: Tile) {
-        let at = self.object(array, &tile.index, None);
+    /// A piece of a chunk, unless that is in memory.
+    fn unless_kept(
+        &mut self,
+        array: &Arc<ArrayMeta>,
+        origin: Origin,
+        piece: Piece,
+    ) -> Option<Piece> {
+        let keep = self.plan.keep.as_ref();
+        match keep.and_then(|keep| keep.known(origin, &piece.tile.index)) {
+            Some(data) => {
+                self.plan.kept.push((Arc::clone(array), piece, data));
+                None
+            }
+            None => Some(piece),
+        }
+    }
+
+    /// Adds an object that is read whole: one chunk, or a shard with its index.
+    pub(crate) fn add_whole(
+        &mut self,
+        array: &Arc<ArrayMeta>,
+        sample: usize,
+        tile: Tile,
+        origin: Origin,
+    ) {
         let piece = Piece {
             sample,
             bytes: None,
             tile,
         };
+        let piece = match array.sharding() {
+            None => self.unless_kept(array, origin, piece),
+            Some(_) => Some(piece),
+        };
+        let Some(piece) = piece else {
+            return;
+        };
+        let at = self.object(array, &piece.tile.index, (None, origin));
         let ranges = &mut self.plan.objects[at].ranges;
         match ranges.first_mut() {
             Some(whole) => whole.pieces.push(piece),
@@ -141,24 +211,18 @@ impl Planner {
         array: &Arc<ArrayMeta>,
         sample: usize,
         shard: &Tile,
-        index: Option<&Arc<ShardIndex>>,
+        (index, origin): (Option<&Arc<ShardIndex>>, Origin),
     ) {
         let Some(sharding) = array.sharding() else {
             return;
         };
-        for mut tile in shard.part.tiles(sharding.chunk()) {
-            let range = index.and_then(|index| index.range(&tile.index));
-            for (at, first) in tile.at.iter_mut().zip(&shard.at) {
-                *at += first;
-            }
-            let piece = Piece {
-                sample,
-                bytes: range,
-                tile,
-            };
-            match range {
+        for piece in pieces(sharding, sample, shard, index.map(Arc::as_ref)) {
+            match piece.bytes {
                 Some(range) => {
-                    let at = self.object(array, &shard.index, index);
+                    let Some(piece) = self.unless_kept(array, origin, piece) else {
+                        continue;
+                    };
+                    let at = self.object(array, &shard.index, (index, origin));
                     self.found[at].push((range, piece));
                 }
                 None => self.plan.absent.push((Arc::clone(array), piece)),
@@ -166,20 +230,20 @@ impl Planner {
         }
     }
 
-    /// The plan: ranges are joined where their gap is `gap` bytes at the most, up to `longest` bytes.
-    pub(crate) fn finish(mut self, gap: u64, longest: u64) -> Plan {
+    /// The plan.
+    pub(crate) fn finish(mut self, joins: Joins) -> Plan {
         for (object, found) in self.plan.objects.iter_mut().zip(self.found) {
             if !found.is_empty() {
-                object.ranges = join(found, gap, longest);
+                object.ranges = join(found, joins);
             }
         }
+        self.plan.joins = joins;
         self.plan
     }
 }
 
-/// Joins ranges whose gap is `gap` bytes at the most, up to `longest` bytes. Those of pieces are from
-/// the first byte of their range on, then.
-fn join(mut found: Found, gap: u64, longest: u64) -> Vec<Range> {
+/// Joins ranges. Those of pieces are from the first byte of their range on, then.
+pub(crate) fn join(mut found: Found, Joins { gap, longest }: Joins) -> Vec<Range> {
     found.sort_by_key(|(range, _)| *range);
     let mut joined: Vec<Range> = Vec::new();
     for ((start, size), mut piece) in found {
@@ -235,7 +299,7 @@ mod tests {
             longest in 0_u64..300,
         ) {
             let found = ranges.iter().enumerate().map(|(at, range)| (*range, piece(at))).collect();
-            let joined = join(found, gap, longest);
+            let joined = join(found, Joins { gap, longest });
             let mut seen = vec![0; ranges.len()];
             for range in &joined {
                 let (first, bytes) = range.bytes.expect("a range");

@@ -7,6 +7,8 @@
 //! from the caches at once; without anything to read a batch is ready when it is submitted.
 
 mod fetch;
+mod group;
+pub(crate) mod keep;
 mod walk;
 
 use std::sync::{Arc, OnceLock};
@@ -18,14 +20,15 @@ use tokio::runtime::Handle as Runtime;
 use crate::array::{ArrayMeta, ShardIndex};
 use crate::batch::{Batch, Progress};
 use crate::budget::{Budget, FloorsTooLarge};
-use crate::cache::{Cache, Handle, Limits, Look, Refused, StreamId, TooManyStreams};
+use crate::cache::{Cache, Handle, Limits, Look, Refused, TooManyStreams};
 use crate::line::{Line, Spot};
-use crate::plan::{Plan, Planner};
+use crate::plan::{Joins, Plan, Planner};
 use crate::region::{Region, Tile};
 use crate::source::Source;
 use crate::sync::{lock, AtomicU64, Mutex, Ordering};
 use crate::wave::{Decoding, Waves};
 use crate::{Fault, Kind};
+use keep::{Chunks, Ids, Keep, Origin};
 
 /// The files that describe an array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -59,10 +62,15 @@ pub struct Options {
     pub longest_wait: Duration,
     /// Ranges of an object with a gap of so many bytes are read as one.
     pub gap: u64,
-    /// Up to so many bytes. A chunk that is larger is read as one.
+    /// Up to so many bytes. A chunk that is larger is read as one. A shard that has no more is read as
+    /// one where a box has nearly all of it.
     pub longest_range: u64,
     /// The files of arrays.
     pub format: Format,
+    /// The group at the root of the store is asked for arrays first.
+    pub consolidated: bool,
+    /// Bytes of chunks that are kept, decoded, beside all metadata; 0: none are.
+    pub data: u64,
 }
 
 impl Default for Options {
@@ -78,6 +86,8 @@ impl Default for Options {
             gap: 64 << 10,
             longest_range: 8 << 20,
             format: Format::Any,
+            consolidated: false,
+            data: 0,
         }
     }
 }
@@ -94,15 +104,18 @@ pub struct Sample {
 /// The most objects that a box may touch.
 const MOST_TILES: u64 = 1 << 20;
 
-/// An index of a shard by its array and the object's name.
+/// An index of a shard, by the entry of its array and the object's name: an array that is described anew
+/// can have other shards of the same names.
 type Shard = Option<Arc<ShardIndex>>;
-type ShardKey = Arc<str>;
+type ShardKey = (Handle, Arc<str>);
 
 #[derive(Debug)]
 struct Shared {
     source: Arc<Source>,
     arrays: Arc<Cache<Arc<str>, Arc<ArrayMeta>>>,
     shards: Arc<Cache<ShardKey, Shard>>,
+    chunks: Option<Chunks>,
+    root: group::Root,
     budget: Arc<Budget>,
     options: Options,
     runtime: Runtime,
@@ -137,6 +150,8 @@ impl Prefetcher {
             source,
             arrays: Cache::new(limits(options.arrays), arrays),
             shards: Cache::new(limits(options.shards), shards),
+            chunks: Chunks::new(options.data),
+            root: group::Root::default(),
             budget,
             options,
             runtime,
@@ -151,18 +166,17 @@ impl Prefetcher {
     ///
     /// [`TooManyStreams`].
     pub fn stream(&self) -> Result<Stream, TooManyStreams> {
-        let arrays = self.0.arrays.open()?;
-        match self.0.shards.open() {
-            Ok(shards) => Ok(Stream {
-                shared: Arc::clone(&self.0),
-                ids: Ids { arrays, shards },
-                batches: Arc::default(),
-            }),
-            Err(error) => {
-                let _was_open = self.0.arrays.close(arrays);
-                Err(error)
-            }
-        }
+        Ok(Stream {
+            shared: Arc::clone(&self.0),
+            ids: self.0.open()?,
+            batches: Arc::default(),
+        })
+    }
+
+    /// Has those who come read all anew: metadata, and data that is kept. It is for a store whose objects
+    /// have changed: what is known of them, and is not read again, stands until then.
+    pub fn renew(&self) {
+        self.0.renew();
     }
 
     /// The store.
@@ -197,16 +211,15 @@ impl Prefetcher {
         &self.0.runtime
     }
 
+    /// Bytes of data that is kept.
+    pub fn kept(&self) -> u64 {
+        self.0.chunks.as_ref().map_or(0, Chunks::used)
+    }
+
     /// Bytes of metadata in memory.
     pub fn used(&self) -> u64 {
         self.0.budget.used()
     }
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Ids {
-    arrays: StreamId,
-    shards: StreamId,
 }
 
 /// The batches of a stream.
@@ -282,9 +295,7 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        // They are open: nobody else closes them.
-        let _was_open = self.shared.arrays.close(self.ids.arrays);
-        let _was_open = self.shared.shards.close(self.ids.shards);
+        self.shared.close(self.ids);
     }
 }
 
@@ -293,6 +304,7 @@ impl Drop for Stream {
 struct Walk {
     entry: Handle,
     array: Arc<ArrayMeta>,
+    /// Each with the index of the shard, unless it is read whole.
     tiles: Vec<(Tile, Option<Handle>)>,
 }
 
@@ -331,6 +343,7 @@ impl Work {
     /// The reads of the batch. Its gate is 0.
     fn plan(&self) -> Result<Plan, Fault> {
         let mut planner = Planner::default();
+        planner.plan.keep = Some(Keep::new(self));
         for (sample, walk) in self.walks.iter().enumerate() {
             let Some(walk) = walk.get() else {
                 return Err(Fault::new(
@@ -343,8 +356,9 @@ impl Work {
                 .push(Some(walk.array.fill_value().len() as u64));
             plan.arrays.push(Arc::clone(&walk.array));
             for (tile, handle) in &walk.tiles {
+                let origin = Origin::new(walk.entry, *handle);
                 let Some(handle) = handle else {
-                    planner.add_whole(&walk.array, sample, tile.clone());
+                    planner.add_whole(&walk.array, sample, tile.clone(), origin);
                     continue;
                 };
                 let index = match self.shared.shards.try_get(*handle) {
@@ -355,13 +369,16 @@ impl Work {
                         return Err(Fault::new(Kind::Misuse, text));
                     }
                 };
-                planner.add_shard(&walk.array, sample, tile, index.as_ref());
+                planner.add_shard(&walk.array, sample, tile, (index.as_ref(), origin));
             }
         }
         let Options {
             gap, longest_range, ..
         } = self.shared.options;
-        Ok(planner.finish(gap, longest_range))
+        Ok(planner.finish(Joins {
+            gap,
+            longest: longest_range,
+        }))
     }
 }
 
@@ -418,6 +435,7 @@ impl Ahead {
 
     /// Has those who come read anew what this one has read.
     pub fn forget(&self) {
+        self.work.shared.root.renew();
         for walk in self.work.walks.iter().filter_map(OnceLock::get) {
             self.work.shared.arrays.forget(walk.entry);
             for (_, handle) in &walk.tiles {
@@ -472,16 +490,6 @@ impl Drop for Ahead {
             state.watermark
         };
         self.work.batches.advanced.notify(usize::MAX);
-        // A stream that was closed needs none.
-        let _is_open = self
-            .work
-            .shared
-            .arrays
-            .advance(self.work.ids.arrays, watermark);
-        let _is_open = self
-            .work
-            .shared
-            .shards
-            .advance(self.work.ids.shards, watermark);
+        self.work.shared.advance(self.work.ids, watermark);
     }
 }

@@ -3,6 +3,7 @@
 //! their parts are copied to where the caller wants the samples. A chunk that several samples touch is
 //! decoded once.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -12,20 +13,66 @@ use tokio::sync::oneshot;
 
 use crate::array::ArrayMeta;
 use crate::decode::MOST_BYTES;
-use crate::plan::{Object, Piece, Plan, Range};
+use crate::plan::{Joins, Object, Piece, Plan, Range};
+use crate::prefetcher::keep::{Keep, Origin};
 use crate::prefetcher::Sample;
 use crate::region::Place;
 use crate::source::{Ask, Source};
 use crate::wave::Job;
 pub use crate::wave::{Decoding, Waves};
-use crate::{Fault, Kind};
+use crate::{whole, Fault, Kind};
 
 /// A chunk that is decoded, or was.
 struct Chunk<'a, T> {
     object: &'a Object,
     /// The parts of it that samples have.
-    pieces: &'a [Piece],
+    pieces: Cow<'a, [Piece]>,
     bytes: T,
+    origin: Option<Origin>,
+}
+
+/// Bytes that came, and the chunks in them.
+pub(crate) struct Part<'a> {
+    pub(crate) object: &'a Object,
+    pub(crate) pieces: Cow<'a, [Piece]>,
+    /// `None`: they are not there, all is fill value.
+    pub(crate) bytes: Option<Bytes>,
+    /// The entries that tell of the chunks; `None`: there are none.
+    pub(crate) origin: Option<Origin>,
+}
+
+impl<'a> Part<'a> {
+    /// Chunks of an object, which has told of none of its shards.
+    pub(crate) fn new(object: &'a Object, pieces: Cow<'a, [Piece]>, bytes: Option<Bytes>) -> Self {
+        Self {
+            object,
+            pieces,
+            bytes,
+            origin: None,
+        }
+    }
+
+    /// The pieces of each chunk, which are side by side.
+    fn chunks(self, bytes: &Bytes) -> Vec<Chunk<'a, Bytes>> {
+        let is_one = |one: &Piece, other: &Piece| one.bytes == other.bytes;
+        let chunk = |pieces| Chunk {
+            object: self.object,
+            pieces,
+            bytes: bytes.clone(),
+            origin: self.origin,
+        };
+        match self.pieces {
+            Cow::Borrowed(pieces) => {
+                let chunks = pieces.chunk_by(is_one).map(Cow::Borrowed);
+                chunks.map(chunk).collect()
+            }
+            Cow::Owned(pieces) => {
+                let chunks = pieces.chunk_by(is_one);
+                let chunks = chunks.map(|pieces| Cow::Owned(pieces.to_vec()));
+                chunks.map(chunk).collect()
+            }
+        }
+    }
 }
 
 /// The places of samples in memory, each with that of its box.
@@ -58,10 +105,14 @@ pub async fn read(
     for (array, piece) in &plan.absent {
         fill(array, piece, places)?;
     }
+    for (array, piece, data) in &plan.kept {
+        copy((array, std::slice::from_ref(piece)), data, places)?;
+    }
+    let keep = plan.keep.as_ref();
     let most = decoding.waves().chunks();
     let ranges = plan.objects.iter().flat_map(|object| {
         let ranges = object.ranges.iter();
-        ranges.map(move |range| fetch(source, object, range, batch))
+        ranges.map(move |range| fetch(source, object, range, (plan.joins, keep), batch))
     });
     let mut fetches: FuturesUnordered<_> = ranges.collect();
     let mut waiting = VecDeque::new();
@@ -80,35 +131,60 @@ pub async fn read(
         }
         tokio::select! {
             biased;
-            Some(chunk) = decoded.next() => copy(&chunk?, places)?,
+            Some(chunk) = decoded.next() => {
+                let chunk = chunk?;
+                copy((&chunk.object.array, &chunk.pieces), &chunk.bytes, places)?;
+                let place = chunk.pieces.first().zip(chunk.origin);
+                if let (Some(keep), Some((piece, origin))) = (keep, place) {
+                    keep.chunk(origin, &piece.tile.index, chunk.bytes);
+                }
+            }
             Some(fetched) = fetches.next() => {
-                let (object, range, bytes): (&Object, &Range, Option<Bytes>) = fetched?;
-                let Some(bytes) = bytes else {
-                    for piece in &range.pieces {
-                        fill(&object.array, piece, places)?;
+                let parts: Vec<Part<'_>> = fetched?;
+                for mut part in parts {
+                    match part.bytes.take() {
+                        Some(bytes) => waiting.extend(part.chunks(&bytes)),
+                        None => {
+                            for piece in &*part.pieces {
+                                fill(&part.object.array, piece, places)?;
+                            }
+                        }
                     }
-                    continue;
-                };
-                // Pieces of one chunk are side by side.
-                let chunks = range.pieces.chunk_by(|one, other| one.bytes == other.bytes);
-                waiting.extend(chunks.map(|pieces| Chunk {
-                    object,
-                    pieces,
-                    bytes: bytes.clone(),
-                }));
+                }
             }
             else => return Ok(()),
         }
     }
 }
 
-/// The bytes of a range; `None`: there is no such object.
 async fn fetch<'a>(
     source: &Source,
     object: &'a Object,
     range: &'a Range,
+    keep: (Joins, Option<&Keep>),
     batch: u64,
-) -> Result<(&'a Object, &'a Range, Option<Bytes>), Fault> {
+) -> Result<Vec<Part<'a>>, Fault> {
+    match (range.bytes, object.array.sharding()) {
+        (None, Some(sharding)) => {
+            whole::fetch(source, (object, sharding), &range.pieces, keep, batch).await
+        }
+        _ => {
+            let bytes = bytes_of(source, object, range, batch).await?;
+            Ok(vec![Part {
+                origin: Some(object.origin),
+                ..Part::new(object, Cow::Borrowed(&range.pieces), bytes)
+            }])
+        }
+    }
+}
+
+/// The bytes of a range; `None`: there is no such object.
+pub(crate) async fn bytes_of(
+    source: &Source,
+    object: &Object,
+    range: &Range,
+    batch: u64,
+) -> Result<Option<Bytes>, Fault> {
     let bounds = range
         .bytes
         .map(|(first, bytes)| (first..first + bytes).into());
@@ -121,8 +197,8 @@ async fn fetch<'a>(
     };
     let read = source.read(ask).await?;
     match read {
-        Some(read) => Ok((object, range, Some(read.bytes))),
-        None if range.bytes.is_none() => Ok((object, range, None)),
+        Some(read) => Ok(Some(read.bytes)),
+        None if range.bytes.is_none() => Ok(None),
         // Its index was there.
         None => {
             let text = format!("{}: it is gone since its index was read", object.key);
@@ -141,6 +217,7 @@ impl<'a> Decoded<'a> {
             object: self.object,
             pieces: self.pieces,
             bytes: self.bytes.await.map_err(lost)??,
+            origin: self.origin,
         })
     }
 }
@@ -151,6 +228,7 @@ fn begin(chunk: Chunk<'_, Bytes>) -> Result<(Job, Decoded<'_>), Fault> {
         object,
         pieces,
         bytes,
+        origin,
     } = chunk;
     let range = pieces.first().and_then(|piece| piece.bytes);
     let bytes = match range {
@@ -176,6 +254,7 @@ fn begin(chunk: Chunk<'_, Bytes>) -> Result<(Job, Decoded<'_>), Fault> {
         object,
         pieces,
         bytes: decoded,
+        origin,
     };
     Ok((job, decoded))
 }
@@ -195,21 +274,19 @@ fn fill(array: &ArrayMeta, piece: &Piece, places: &mut [Place<'_>]) -> Result<()
     place.fill(array.fill_value(), &piece.tile.part, &piece.tile.at)
 }
 
-fn copy(chunk: &Chunk<'_, Vec<u8>>, places: &mut [Place<'_>]) -> Result<(), Fault> {
-    let array = &chunk.object.array;
+fn copy(
+    (array, pieces): (&ArrayMeta, &[Piece]),
+    chunk: &[u8],
+    places: &mut [Place<'_>],
+) -> Result<(), Fault> {
     let element = array.fill_value().len();
-    for piece in chunk.pieces {
+    for piece in pieces {
         let shape = match (piece.bytes, array.sharding()) {
             (Some(_), Some(sharding)) => sharding.chunk(),
             _ => array.tile(),
         };
         let place = place(places, piece.sample)?;
-        place.copy(
-            (&chunk.bytes, shape),
-            &piece.tile.part,
-            &piece.tile.at,
-            element,
-        )?;
+        place.copy((chunk, shape), &piece.tile.part, &piece.tile.at, element)?;
     }
     Ok(())
 }

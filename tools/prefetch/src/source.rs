@@ -2,6 +2,7 @@
 //! A store of objects: bounded work in flight, the earliest batch first, retries of its own, and reads
 //! that are sent a second time where the first takes long.
 
+mod disk;
 mod hedge;
 mod http;
 mod retry;
@@ -16,6 +17,8 @@ use tokio::time::Instant;
 use crate::sync::{AtomicU64, Ordering};
 use crate::turnstile::{Pass, Permit, Turnstile};
 use crate::{Fault, Kind};
+pub use disk::Disk;
+use disk::Name;
 pub use hedge::Hedges;
 use hedge::Late;
 pub use http::{Busy, Connector};
@@ -43,6 +46,8 @@ pub struct Counts {
     pub hedges: u64,
     /// Bytes that came.
     pub bytes: u64,
+    /// Reads whose bytes were on the local disk.
+    pub disk: u64,
 }
 
 #[derive(Debug, Default)]
@@ -51,6 +56,7 @@ struct Counters {
     retries: AtomicU64,
     hedges: AtomicU64,
     bytes: AtomicU64,
+    disk: AtomicU64,
 }
 
 /// Bounds of the requests to a store.
@@ -64,6 +70,8 @@ pub struct Bounds {
     pub retries: Retries,
     /// Reads that are sent a second time; `None`: there are none.
     pub hedges: Option<Hedges>,
+    /// A local disk that keeps what is read; `None`: there is none.
+    pub disk: Option<Arc<Disk>>,
 }
 
 /// A place among those who wait to send a request. Tasks that read begin in any order; their places are
@@ -82,6 +90,7 @@ pub struct Source {
     all: Option<Arc<Turnstile>>,
     retries: Retries,
     times: hedge::Times,
+    disk: Option<Arc<Disk>>,
     counters: Counters,
 }
 
@@ -123,6 +132,8 @@ impl<'a> Ask<'a> {
 enum Trial {
     Read(Read),
     Absent,
+    /// It is of the version that is on the local disk.
+    Same,
     Failed(Fault),
     Again(Fault, Option<std::time::Duration>),
 }
@@ -136,6 +147,7 @@ impl Source {
             all: None,
             retries,
             hedges: Some(Hedges::default()),
+            disk: None,
         };
         Self::within(store, bounds)
     }
@@ -148,6 +160,7 @@ impl Source {
             all: bounds.all,
             retries: bounds.retries,
             times: hedge::Times::new(bounds.hedges),
+            disk: bounds.disk,
             counters: Counters::default(),
         })
     }
@@ -160,6 +173,7 @@ impl Source {
             retries: get(&self.counters.retries),
             hedges: get(&self.counters.hedges),
             bytes: get(&self.counters.bytes),
+            disk: get(&self.counters.disk),
         }
     }
 
@@ -190,6 +204,21 @@ impl Source {
         let path = ask.path;
         let place = Path::parse(path)
             .map_err(|error| Fault::new(Kind::Misuse, format!("{path}: {error}")))?;
+        let name = || Name::new(path, ask.range);
+        let mut kept = match &self.disk {
+            Some(disk) => disk.find(name(), ask.most).await,
+            None => None,
+        };
+        let is_it = |kept: &Read| {
+            ask.version == kept.version.as_deref() && ask.size.is_none_or(|size| size == kept.size)
+        };
+        if ask.version.is_some() {
+            if let Some(kept) = kept.take_if(|kept| is_it(kept)) {
+                self.counters.disk.fetch_add(1, Ordering::Relaxed);
+                return Ok(Some(kept));
+            }
+            kept = None;
+        }
         let mut trial = 0;
         loop {
             let tried = {
@@ -199,10 +228,20 @@ impl Source {
                     let text = format!("{path}: it is needed no more");
                     return Err(Fault::new(Kind::Cancelled, text));
                 }
-                self.try_once(&place, ask).await
+                let kept = kept.as_ref().and_then(|kept| kept.version.as_deref());
+                self.try_once(&place, ask, kept).await
             };
             let (fault, asked) = match tried {
-                Trial::Read(read) => return Ok(Some(read)),
+                Trial::Read(read) => {
+                    if let Some(disk) = &self.disk {
+                        disk.keep(name(), &read);
+                    }
+                    return Ok(Some(read));
+                }
+                Trial::Same => {
+                    self.counters.disk.fetch_add(1, Ordering::Relaxed);
+                    return Ok(kept);
+                }
                 Trial::Absent => return Ok(None),
                 Trial::Failed(fault) => return Err(fault),
                 Trial::Again(fault, asked) => (fault, asked),
@@ -288,17 +327,20 @@ impl Source {
         answer
     }
 
-    async fn try_once(&self, place: &Path, ask: Ask<'_>) -> Trial {
+    /// Asks for the object. `kept` is the version that is on the local disk.
+    async fn try_once(&self, place: &Path, ask: Ask<'_>, kept: Option<&str>) -> Trial {
         self.counters.requests.fetch_add(1, Ordering::Relaxed);
         // No object matches a weak version: that is compared here alone.
         let strong = ask.version.filter(|version| !version.starts_with("W/"));
         let options = GetOptions {
             range: ask.range.cloned(),
             if_match: strong.map(str::to_owned),
+            if_none_match: kept.map(str::to_owned),
             ..GetOptions::default()
         };
         let result = match self.answer(place, ask, options).await {
             Ok(result) => result,
+            Err(Error::NotModified { .. }) if kept.is_some() => return Trial::Same,
             Err(error) => {
                 return match told(place, &error) {
                     // Its index has told that the range is there.
@@ -347,7 +389,10 @@ impl Source {
 
 /// The store has told of the object.
 fn is_answer(answer: &Result<GetResult, Error>) -> bool {
-    matches!(answer, Ok(_) | Err(Error::NotFound { .. }))
+    matches!(
+        answer,
+        Ok(_) | Err(Error::NotFound { .. } | Error::NotModified { .. })
+    )
 }
 
 /// The consequence of an error.

@@ -27,6 +27,13 @@ enum Op {
         ahead: u64,
         bytes: u64,
     },
+    Offer {
+        key: u8,
+        stream: usize,
+        bytes: u64,
+        may_evict: bool,
+    },
+    Renew,
     Settle(usize, End),
     Pin(usize),
     Unpin(usize),
@@ -53,6 +60,9 @@ fn op() -> impl Strategy<Value = Op> {
         8 => (any::<usize>(), 0_u64..3).prop_map(|(stream, by)| Op::Advance(stream, by)),
         20 => (0_u8..12, any::<usize>(), ahead, 0_u64..14)
             .prop_map(|(key, stream, ahead, bytes)| Op::Admit { key, stream, ahead, bytes }),
+        6 => (0_u8..12, any::<usize>(), 0_u64..14, any::<bool>())
+            .prop_map(|(key, stream, bytes, may_evict)| Op::Offer { key, stream, bytes, may_evict }),
+        1 => Just(Op::Renew),
         14 => (any::<usize>(), end).prop_map(|(at, end)| Op::Settle(at, end)),
         2 => any::<usize>().prop_map(Op::Pin),
         2 => any::<usize>().prop_map(Op::Unpin),
@@ -156,25 +166,92 @@ impl Run {
             assert_eq!(answer.expect_err("it is refused"), refused);
             return;
         }
-        self.askings += 1;
-        let asking = self.askings;
         let answer = answer.expect("an open stream");
+        if let Some(at) = self.found(key, id, batch) {
+            let expected = self.entries[at].handle;
+            assert!(matches!(answer, Admission::Found(handle) if handle == expected));
+            return;
+        }
+        self.evicted(bytes);
+        match answer {
+            Admission::New(handle, flight) => {
+                self.flights.push((self.entries.len(), flight));
+                self.made((key, handle), (id, batch), bytes, State::Pending);
+            }
+            Admission::Again => {
+                assert!(!self.fits(bytes), "there was room");
+                let left = self.entries.iter().find(|entry| self.may_go(entry));
+                assert!(left.is_none(), "one could go: {left:?}");
+            }
+            Admission::Found(handle) => panic!("{handle:?} of another key"),
+        }
+    }
+
+    fn offer(&mut self, key: u8, stream: usize, bytes: u64, may_evict: bool) {
+        let (id, watermark) = self.watermarks[stream % self.watermarks.len()];
+        let batch = watermark.unwrap_or(0);
+        let value = self.entries.len() as u64;
+        let answer = self
+            .cache
+            .offer((&key, value), (id, batch), bytes, may_evict);
+        if watermark.is_none() || bytes > BYTES {
+            let refused = match watermark {
+                _ if bytes > BYTES => Refused::TooLarge { most: BYTES },
+                _ => Refused::Closed,
+            };
+            assert_eq!(answer, Err(refused));
+            return;
+        }
+        let answer = answer.expect("an open stream");
+        if self.found(key, id, batch).is_some() {
+            assert_eq!(answer, None);
+            return;
+        }
+        match may_evict {
+            true => self.evicted(bytes),
+            false => assert_eq!(self.gone(), [0; 0], "none may go"),
+        }
+        match answer {
+            Some(handle) => self.made((key, handle), (id, batch), bytes, State::Ready(value)),
+            None => {
+                assert!(!self.fits(bytes), "there was room");
+                let left = self.entries.iter().any(|entry| self.may_go(entry));
+                assert!(!left || !may_evict, "one could go");
+            }
+        }
+    }
+
+    fn renew(&mut self) {
+        self.cache.renew();
+        for at in 0..self.entries.len() {
+            let may_go = self.may_go(&self.entries[at]);
+            let entry = &mut self.entries[at];
+            entry.is_listed = false;
+            entry.is_gone |= may_go;
+            entry.may_be_late = true;
+        }
+    }
+
+    /// The entry of a key, which a batch asks for.
+    fn found(&mut self, key: u8, id: StreamId, batch: u64) -> Option<usize> {
+        self.askings += 1;
         let at = self
             .entries
             .iter()
-            .position(|entry| entry.key == key && entry.is_listed && !entry.is_gone);
-        if let Some(at) = at {
-            let entry = &mut self.entries[at];
-            let is_transient = matches!(&entry.state, State::Failed(kind) if kind.is_transient());
-            if !is_transient {
-                assert!(matches!(answer, Admission::Found(handle) if handle == entry.handle));
-                let highest = entry.needs.entry(id).or_insert(batch);
-                *highest = batch.max(*highest);
-                entry.asked = (*highest, asking);
-                return;
-            }
+            .position(|entry| entry.key == key && entry.is_listed && !entry.is_gone)?;
+        let entry = &mut self.entries[at];
+        if matches!(&entry.state, State::Failed(kind) if kind.is_transient()) {
             entry.is_listed = false;
+            return None;
         }
+        let highest = entry.needs.entry(id).or_insert(batch);
+        *highest = batch.max(*highest);
+        entry.asked = (*highest, self.askings);
+        Some(at)
+    }
+
+    /// Room was made for so many bytes.
+    fn evicted(&mut self, bytes: u64) {
         // It evicts as many as must go, of those that may, and no more.
         let gone = self.gone();
         for &at in &gone {
@@ -202,30 +279,28 @@ impl Run {
             let is_passed = !self.needed(&self.entries[at]);
             self.entries[at].may_be_late |= is_passed;
         }
-        match answer {
-            Admission::New(handle, flight) => {
-                assert!(self.fits(bytes), "there was no room");
-                self.flights.push((self.entries.len(), flight));
-                self.entries.push(Entry {
-                    key,
-                    handle,
-                    bytes,
-                    state: State::Pending,
-                    needs: HashMap::from([(id, batch)]),
-                    asked: (batch, asking),
-                    pins: 0,
-                    is_listed: true,
-                    is_gone: false,
-                    may_be_late: false,
-                });
-            }
-            Admission::Again => {
-                assert!(!self.fits(bytes), "there was room");
-                let left = self.entries.iter().find(|entry| self.may_go(entry));
-                assert!(left.is_none(), "one could go: {left:?}");
-            }
-            Admission::Found(handle) => panic!("{handle:?} of another key"),
-        }
+    }
+
+    fn made(
+        &mut self,
+        (key, handle): (u8, Handle),
+        (id, batch): (StreamId, u64),
+        bytes: u64,
+        state: State,
+    ) {
+        assert!(self.fits(bytes), "there was no room");
+        self.entries.push(Entry {
+            key,
+            handle,
+            bytes,
+            state,
+            needs: HashMap::from([(id, batch)]),
+            asked: (batch, self.askings),
+            pins: 0,
+            is_listed: true,
+            is_gone: false,
+            may_be_late: false,
+        });
     }
 
     /// Entries that are gone since, in the order in which the reference would evict them.
@@ -289,6 +364,13 @@ impl Run {
                 ahead,
                 bytes,
             } => self.admit(key, stream, ahead, bytes),
+            Op::Offer {
+                key,
+                stream,
+                bytes,
+                may_evict,
+            } => self.offer(key, stream, bytes, may_evict),
+            Op::Renew => self.renew(),
             Op::Settle(at, end) => self.settle(at, end),
             Op::Pin(at) => {
                 if self.entries.is_empty() {

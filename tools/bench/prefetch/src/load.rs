@@ -29,7 +29,7 @@ pub struct Run {
     pub in_flight: usize,
     /// Batches that are read ahead.
     pub ahead: usize,
-    /// Bytes of caches, and of batches that are read ahead, together.
+    /// Bytes of caches.
     pub bytes: u64,
 }
 
@@ -96,7 +96,7 @@ pub fn samples(batch: &[data::Sample]) -> Vec<Sample> {
     batch.iter().map(sample).collect()
 }
 
-/// A prefetcher for a run: a quarter of its bytes are for metadata.
+/// A prefetcher for a run: a quarter of its bytes are for metadata, the others for data.
 pub fn prefetcher(run: &Run) -> Result<Prefetcher> {
     let source = Source::new(store(&run.place)?, run.in_flight, Retries::default());
     let bytes = run.bytes / 4;
@@ -104,6 +104,7 @@ pub fn prefetcher(run: &Run) -> Result<Prefetcher> {
         bytes,
         floor_arrays: bytes / 8,
         floor_shards: bytes / 4,
+        data: run.bytes - bytes,
         ..Options::default()
     };
     Ok(Prefetcher::new(source, options, Handle::current())?)
@@ -137,7 +138,6 @@ async fn epoch(prefetcher: &Prefetcher, run: &Run, batches: &[Vec<data::Sample>]
     let settings = Settings {
         lookahead: run.ahead.max(16),
         depth: run.ahead,
-        bytes: run.bytes / 4 * 3,
         ..Settings::default()
     };
     let all: Vec<_> = batches.iter().map(|batch| samples(batch)).collect();

@@ -71,7 +71,7 @@ enum Of {
         /// Requests at once
         #[arg(long, default_value_t = 64)]
         in_flight: usize,
-        /// MiB of caches, and of batches that are read ahead
+        /// MiB of caches
         #[arg(long, default_value_t = 128)]
         mib: u64,
     },

@@ -28,6 +28,10 @@ class Prefetcher:
         longest_wait: float = 60.0,
         gap: int = 65536,
         longest_range: int = 8388608,
+        data: int = 0,
+        consolidated: bool = False,
+        disk: str | PathLike[str] | None = None,
+        disk_bytes: int = 17179869184,
     ) -> Prefetcher: ...
     @property
     def url(self) -> str: ...

@@ -323,6 +323,14 @@ impl<K: Hash + Eq> Index<K> {
         (slot, generation)
     }
 
+    /// No entry is found by its key any more.
+    pub fn unlist_all(&mut self) {
+        self.table.clear();
+        for node in self.nodes.iter_mut().flatten() {
+            node.is_listed = false;
+        }
+    }
+
     /// An entry is found by its key no more: handles keep it.
     pub fn unlist(&mut self, slot: u32) {
         let Some(node) = self.nodes[slot as usize].as_mut() else {

@@ -4,14 +4,14 @@
 
 use std::sync::Arc;
 
-use super::{Format, Shard, ShardKey, Shared, Work};
+use super::{Format, Shard, ShardKey, Shared, Walk, Work};
 use crate::array::{ArrayMeta, ShardIndex};
 use crate::batch::Ticket;
 use crate::cache::{Admission, Flight, Handle, Look};
 use crate::line::Spot;
 use crate::region::Tile;
 use crate::source::{Ask, Turn};
-use crate::{Fault, Kind};
+use crate::{whole, Fault, Kind};
 
 /// Bytes that are taken for an array before it is read.
 const ARRAY_BYTES: u64 = 4 << 10;
@@ -65,19 +65,30 @@ impl Work {
         }
     }
 
+    /// A shard is read by one request with its data: a box has nearly all of it, and nobody has asked
+    /// for its index.
+    pub(super) fn is_read_whole(&self, walk: &Walk, tile: &Tile) -> Result<bool, Fault> {
+        if !whole::is_whole(&walk.array, tile, self.shared.options.longest_range) {
+            return Ok(false);
+        }
+        let (key, _) = shard(walk, tile);
+        let index = self.shared.shards.ask(&key, self.ids.shards, self.number);
+        Ok(index?.is_none())
+    }
+
     /// The index of a shard: known, or on its way with a ticket of its own. `None`: there is no room.
     pub(super) fn known_shard(
         &self,
-        array: &Arc<ArrayMeta>,
+        walk: &Walk,
         tile: &Tile,
         ticket: &Ticket,
     ) -> Result<Option<Handle>, Fault> {
-        let (key, bytes) = shard(array, tile);
+        let (key, bytes) = shard(walk, tile);
         let shards = &self.shared.shards;
         match shards.admit(&key, self.ids.shards, self.number, bytes)? {
             Admission::Found(handle) => self.follow(handle, ticket).map(Some),
             Admission::New(handle, flight) => {
-                self.fetch_shard(array, key, handle, flight, ticket);
+                self.fetch_shard(&walk.array, key, handle, flight, ticket);
                 Ok(Some(handle))
             }
             Admission::Again => Ok(None),
@@ -87,16 +98,16 @@ impl Work {
     /// As [`Self::known_shard`], waiting for room.
     pub(super) async fn shard_in_time(
         &self,
-        array: &Arc<ArrayMeta>,
+        walk: &Walk,
         tile: &Tile,
         ticket: &Ticket,
     ) -> Result<Handle, Fault> {
-        let (key, bytes) = shard(array, tile);
+        let (key, bytes) = shard(walk, tile);
         let shards = &self.shared.shards;
         let admitted = shards.admitted(&key, self.ids.shards, self.number, bytes);
         let (handle, flight) = self.in_time(admitted, ticket).await?;
         match flight {
-            Some(flight) => self.fetch_shard(array, Arc::clone(&key), handle, flight, ticket),
+            Some(flight) => self.fetch_shard(&walk.array, key, handle, flight, ticket),
             None => drop(self.follow(handle, ticket)?),
         }
         Ok(handle)
@@ -138,7 +149,7 @@ impl Work {
         self.shared.runtime.spawn(async move {
             let is_needed = || flight.is_needed();
             match own
-                .read_shard(&array, &key, (number, turn), &is_needed)
+                .read_shard(&array, &key.1, (number, turn), &is_needed)
                 .await
             {
                 Ok(Some(index)) => {
@@ -186,11 +197,11 @@ pub(super) fn given_up() -> Fault {
 }
 
 /// The name of a shard, and the bytes of its index.
-fn shard(array: &ArrayMeta, tile: &Tile) -> (ShardKey, u64) {
-    let bytes = array
-        .sharding()
-        .map_or(0, |sharding| sharding.index_bytes());
-    (array.key(&tile.index).into(), bytes)
+fn shard(walk: &Walk, tile: &Tile) -> (ShardKey, u64) {
+    let sharding = walk.array.sharding();
+    let bytes = sharding.map_or(0, |sharding| sharding.index_bytes());
+    let name = walk.array.key(&tile.index).into();
+    ((walk.entry, name), bytes)
 }
 
 impl Shared {
@@ -202,6 +213,13 @@ impl Shared {
         is_needed: IsNeeded<'_>,
     ) -> Result<(ArrayMeta, u64), Fault> {
         let mut turn = Some(turn);
+        if self.options.consolidated {
+            // One who waits for the group is in nobody's way.
+            turn = None;
+            if let Some(found) = self.array_of_group(path, batch).await? {
+                return Ok(found);
+            }
+        }
         let mut turn = || turn.take().unwrap_or_else(|| self.source.turn(batch));
         let missing = || Fault::new(Kind::Missing, format!("{path}: there is no such array"));
         let format = self.options.format;

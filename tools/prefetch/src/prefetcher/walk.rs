@@ -110,7 +110,15 @@ impl Work {
     ) {
         let mut tiles = tiles.into_iter();
         while let Some(tile) = tiles.next() {
-            match self.known_shard(&walk.array, &tile, &ticket) {
+            match self.is_read_whole(&walk, &tile) {
+                Ok(true) => {
+                    walk.tiles.push((tile, None));
+                    continue;
+                }
+                Ok(false) => {}
+                Err(fault) => return ticket.fail(fault),
+            }
+            match self.known_shard(&walk, &tile, &ticket) {
                 Ok(Some(handle)) => walk.tiles.push((tile, Some(handle))),
                 Err(fault) => return ticket.fail(fault),
                 // There is no room: the rest of the walk waits for some.
@@ -120,7 +128,15 @@ impl Work {
                     self.shared.runtime.spawn(async move {
                         let _spot = spot;
                         for tile in rest {
-                            match work.shard_in_time(&walk.array, &tile, &ticket).await {
+                            match work.is_read_whole(&walk, &tile) {
+                                Ok(true) => {
+                                    walk.tiles.push((tile, None));
+                                    continue;
+                                }
+                                Ok(false) => {}
+                                Err(fault) => return ticket.fail(fault),
+                            }
+                            match work.shard_in_time(&walk, &tile, &ticket).await {
                                 Ok(handle) => walk.tiles.push((tile, Some(handle))),
                                 Err(fault) => return ticket.fail(fault),
                             }

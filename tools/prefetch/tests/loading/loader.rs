@@ -161,7 +161,7 @@ async fn an_array_in_another_shape_is_read_anew_with_and_without_versions() {
             }
             store.write("a", &[64, 8], &shard, &[2, 8]).await;
             let mut loader = load();
-            for at in 0..16 {
+            for at in 0..64 {
                 let loaded = loader.next().await.expect("one more");
                 let loaded = loaded.unwrap_or_else(|fault| panic!("{tags:?} {shard:?}: {fault}"));
                 assert_eq!(loaded.data, [numbers(at)], "{tags:?} {shard:?}");

@@ -2,6 +2,9 @@
 //! Prefetcher and loader on a store whose round trip is counted in simulated time.
 #![cfg(not(loom))]
 
+mod disk;
+mod group;
+mod kept;
 mod lab;
 mod loader;
 mod pace;
@@ -11,3 +14,4 @@ mod read;
 mod ready;
 mod source;
 mod wave;
+mod whole;

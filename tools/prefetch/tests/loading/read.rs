@@ -13,7 +13,7 @@ use zernel_prefetch::read::{places, read, Decoding, Waves};
 use zernel_prefetch::source::{Retries, Source};
 use zernel_prefetch::{Fault, Kind};
 
-fn source(store: &Arc<Store>) -> Arc<Source> {
+pub fn source(store: &Arc<Store>) -> Arc<Source> {
     let store: Arc<dyn ObjectStore> = Arc::<Store>::clone(store);
     Source::new(store, 64, Retries::default())
 }
@@ -41,7 +41,7 @@ pub async fn numbers(
 }
 
 /// The numbers of a box of an array whose elements are 1, 2, 3 …
-fn expected(shape: &[u64], sample: &Sample) -> Vec<u32> {
+pub fn expected(shape: &[u64], sample: &Sample) -> Vec<u32> {
     let (start, size) = (&sample.region.start, &sample.region.shape);
     let mut all = vec![0];
     for ((side, start), size) in shape.iter().zip(start).zip(size) {
@@ -73,13 +73,16 @@ proptest! {
         boxes in prop::collection::vec((0_u64..18, 0_u64..11, 0_u64..18, 0_u64..11, any::<bool>()), 1..6),
         max_chunks in 0_u32..4,
         gap in 0_u64..200,
+        are_whole in any::<bool>(),
     ) {
         in_simulated_time(async {
             let shape = [18, 11];
             let store = Arc::new(Store::default());
             store.write("sharded", &shape, &[8, 6], &[4, 2]).await;
             store.write("plain", &shape, &[5, 4], &[5, 4]).await;
-            let options = Options { gap, ..Options::default() };
+            // A shard has 192 bytes.
+            let longest_range = if are_whole { 192 } else { 191 };
+            let options = Options { gap, longest_range, ..Options::default() };
             let stream = prefetcher(&store, 64, options).stream().expect("the first");
             let samples: Vec<_> = boxes
                 .iter()
@@ -109,9 +112,16 @@ async fn data_takes_one_round_trip_more() {
         .await
         .expect("no fault");
     assert_eq!(found, [(1..=256).collect::<Vec<u32>>()]);
-    assert_eq!(begin.elapsed(), 3 * ROUND_TRIP);
-    // All chunks of a shard by one request.
-    assert_eq!(store.log().len(), 1 + 16 + 16);
+    // Of whole shards no index is read before.
+    assert_eq!(begin.elapsed(), 2 * ROUND_TRIP);
+    assert_eq!(store.log().len(), 1 + 16);
+    let batch = stream.submit(vec![sample("a", &[3, 3], &[2, 2])]);
+    let begin = Instant::now();
+    let found = numbers(&source(&store), &batch, Waves::default()).await;
+    assert_eq!(found.expect("no fault"), [[52, 53, 68, 69]]);
+    // The indexes have come with them.
+    assert_eq!(begin.elapsed(), ROUND_TRIP);
+    assert_eq!(store.log().len(), 4);
 }
 
 #[tokio::test(start_paused = true)]
@@ -165,7 +175,7 @@ async fn an_object_that_changes_is_never_mixed() {
     let stream = prefetcher(&store, 64, Options::default())
         .stream()
         .expect("the first");
-    let batch = stream.submit(vec![sample("a", &[0, 0], &[4, 4])]);
+    let batch = stream.submit(vec![sample("a", &[0, 0], &[4, 2])]);
     batch.planned().await.expect("no fault");
     store.write("a", &[4, 4], &[4, 4], &[2, 2]).await;
     let found = numbers(&source(&store), &batch, Waves::default()).await;

@@ -20,10 +20,10 @@ class Fault(Exception):
     """A batch that was not read; the text begins with the kind of its fault."""
 
 
-def read(place, batches):
+def read(place, batches, *more):
     """The samples of each batch as bytes, or its fault. A sample is (array, start, shape)."""
     lines = "".join(json.dumps(batch) + "\n" for batch in batches)
-    done = subprocess.run([READER, str(place)], input=lines.encode(), stdout=subprocess.PIPE,
+    done = subprocess.run([READER, str(place), *more], input=lines.encode(), stdout=subprocess.PIPE,
                           check=True)
     rest, answers = done.stdout, []
     for _ in batches:
@@ -59,6 +59,8 @@ class Reading(unittest.TestCase):
 
     # The place of arrays for the reader, where it is no folder.
     place = None
+    # More arguments of the reader.
+    more = ()
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -81,7 +83,7 @@ class Reading(unittest.TestCase):
                 if batch:
                     batches.append([(name, *box) for box in batch])
                     places.append((name, whole, batch))
-        for (name, whole, batch), answer in zip(places, read(self.place or self.folder, batches)):
+        for (name, whole, batch), answer in zip(places, read(self.place or self.folder, batches, *self.more)):
             with self.subTest(array=name, boxes=len(batch)):
                 if isinstance(answer, Fault):
                     self.fail(f"it is not read: {answer}")
@@ -93,7 +95,8 @@ class Reading(unittest.TestCase):
 
     def refuses(self, name, shape, kind):
         """Has the array be a fault of a kind, which is not bytes of any value."""
-        answer, = read(self.place or self.folder, [[(name, [0] * len(shape), list(shape))]])
+        batches = [[(name, [0] * len(shape), list(shape))]]
+        answer, = read(self.place or self.folder, batches, *self.more)
         self.assertIsInstance(answer, Fault, name)
         self.assertEqual(str(answer).partition(":")[0], kind, answer)
 

@@ -244,5 +244,58 @@ class TwoTest(Version):
         self.refuses("texts", (8,), "unsupported")
 
 
+class ConsolidatedTest(Version):
+    """Groups that tell of their arrays."""
+
+    more = ("consolidated",)
+
+    def consolidate(self, version):
+        """Writes arrays of a version, and takes the files of their own away."""
+        zarr.open_group(self.folder, mode="w", zarr_format=version)
+        self.format = version
+        shards = {"shards": (20, 14)} if version == 3 else {}
+        self.write("a", numbers("int32", SHAPE), **shards)
+        zarr.create_group(self.folder / "inner", zarr_format=version, attributes={"unit": [None, 1.5]})
+        self.write("inner/b", numbers("float64", SHAPE), fill_value=np.nan)
+        self.write("inner/c", numbers("uint64", SHAPE), (slice(0), slice(0)), fill_value=2**64 - 1)
+        with warnings.catch_warnings():
+            # That it is no part of the format.
+            warnings.simplefilter("ignore")
+            zarr.consolidate_metadata(self.folder, zarr_format=version)
+        for name in self.expected:
+            for own in self.folder.joinpath(name).glob("*z*r*"):
+                own.unlink()
+        # It came later: its own file tells of it.
+        self.write("late", numbers("int16", SHAPE))
+
+    def test_version_3(self):
+        self.consolidate(3)
+        self.refuses("absent", (4,), "missing")
+
+    def test_version_2(self):
+        self.consolidate(2)
+        self.refuses("absent", (4,), "missing")
+
+    def test_a_group_that_tells_of_no_arrays(self):
+        zarr.open_group(self.folder, mode="w")
+        self.write("a", numbers("int32", SHAPE))
+
+    def test_no_group(self):
+        self.write("a", numbers("int32", SHAPE))
+        self.format = 2
+        self.write("b", numbers("int32", SHAPE))
+
+    def test_an_array_at_the_root(self):
+        self.write("", numbers("int32", SHAPE), shards=(20, 14))
+
+    def test_a_group_that_is_damaged_is_told(self):
+        self.consolidate(3)
+        described = self.folder / "zarr.json"
+        text = described.read_text()
+        described.write_text(text[:-9])
+        self.refuses("a", (5, 5), "corrupt")
+        described.write_text(text)
+
+
 if __name__ == "__main__":
     unittest.main()
