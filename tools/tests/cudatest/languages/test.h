@@ -59,11 +59,14 @@ static inline void find_slots(unsigned long *from, unsigned long *to)
 	CHECK(fclose(maps) == 0 && *to > *from);
 }
 
-/* The cases of bad.c and class.c. */
+/* The cases of bad.c, class.c and graph.c. */
 void bad_input(void);
 void page_unmapped(void);
 void classes(void);
 void wants(void);
 void sizes(void);
+void graphs(void);
+void graph_ends(void);
+void graph_bad_input(void);
 
 #endif /* LANGUAGES_TEST_H */

@@ -24,6 +24,16 @@ pub const SUITE: Suite = Suite::new(
         case("example_request_cpp", || {
             example("zernel-example-request", &[], "100 requests\n")
         }),
+        case("example_graph_c", || {
+            example(
+                "zernel-example-graph-c",
+                &[],
+                "100 requests, 0 without a lane\n",
+            )
+        }),
+        case("example_graph_cpp", || {
+            example("zernel-example-graph", &[], "100 requests\n")
+        }),
         case("example_server_cpp", example_server),
         case("example_readme_cpp", || {
             example("zernel-example-readme1", &[], "42\n")
@@ -44,6 +54,9 @@ pub const SUITE: Suite = Suite::new(
         case("c_classes", || c("classes")),
         case("c_wants", || c("wants")),
         case("c_sizes", || c("sizes")),
+        case("c_graphs", || c("graphs")),
+        case("c_graph_ends", || c("graph_ends")),
+        case("c_graph_bad_input", || c("graph_bad_input")),
         case("cpp_requests", || cpp("requests")),
         case("cpp_lifetimes", || cpp("lifetimes")),
         case("cpp_scheduler", || cpp("scheduler")),
@@ -56,6 +69,9 @@ pub const SUITE: Suite = Suite::new(
         case("cpp_classes", || cpp("classes")),
         case("cpp_two_schedulers", || cpp("two_schedulers")),
         case("cpp_metrics", || cpp("metrics")),
+        case("cpp_graphs", || cpp("graphs")),
+        case("cpp_graph_ends", || cpp("graph_ends")),
+        case("cpp_graph_bad_input", || cpp("graph_bad_input")),
         case("cpp_fork", || cpp("fork")),
         case("cpp_lost", || cpp("lost")),
         case("cpp_inert", || cpp("inert")),
@@ -128,6 +144,7 @@ fn cpp(name: &str) -> Outcome {
 /// The static library does as the shared one.
 fn linked_statically() -> Outcome {
     run("zernel-test-c-static", &["bad_input"])?;
+    run("zernel-test-c-static", &["graph_bad_input"])?;
     run("zernel-test-cpp-static", &["bad_input"])?;
     run("zernel-test-cpp-static", &["scheduler"])
 }
