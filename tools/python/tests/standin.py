@@ -27,6 +27,10 @@ class Stream:
     def __init__(self, handle: int) -> None:
         self.cuda_stream = handle
 
+    def synchronize(self) -> None:
+        if CUDAGraph.context:
+            CUDAGraph.context.wait(self.cuda_stream)
+
 
 class CUDAGraph:
     """A graph, as torch has it; without a context it has no nodes."""

@@ -151,7 +151,10 @@ class Graphs(Case):
         request.cancel()
         self.context.wait(self.stream)
         self.context.fault()
-        wait_until("the runtime sees it", lambda: requests.request().idle == "lost")
+        # A call that meets the error finds it out.
+        wait_until("the runtime sees it", lambda: runtime.request().idle in ("lost", "refused") and
+                   runtime.inert is not None)
+        self.assertEqual(requests.request().idle, "lost")
         runtime.close()
 
     def test_it_keeps_a_runtime_that_is_closed(self) -> None:

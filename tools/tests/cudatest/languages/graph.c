@@ -15,6 +15,14 @@ struct launched {
 	uint64_t graph;
 };
 
+static void capture(struct launched *l)
+{
+	capture_begin(l->stream);
+	CHECK(zernel_graph_record(l->runtime, l->stream, &l->graph) == 0 && l->graph != 0);
+	l->captured = capture_end(&l->program, l->stream, TICK_NS);
+	CHECK(zernel_graph_instantiated(l->runtime, l->graph, l->captured.exec) == 0);
+}
+
 static struct launched launched_new(uint32_t lanes)
 {
 	struct launched l = { .program = program_new() };
@@ -23,10 +31,7 @@ static struct launched launched_new(uint32_t lanes)
 	options.lanes = lanes;
 	CHECK(zernel_attach(&options, &l.runtime) == 0);
 	CHECK(cuStreamCreate(&l.stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
-	capture_begin(l.stream);
-	CHECK(zernel_graph_record(l.runtime, l.stream, &l.graph) == 0 && l.graph != 0);
-	l.captured = capture_end(&l.program, l.stream, TICK_NS);
-	CHECK(zernel_graph_instantiated(l.runtime, l.graph, l.captured.exec) == 0);
+	capture(&l);
 	return l;
 }
 
@@ -144,21 +149,23 @@ void graph_ends(void)
 	CHECK(zernel_cancel(l.runtime, other) == 0);
 	captured_destroy(&l.captured);
 	/* A captured graph that is gone: CUDA refuses its nodes, and launches go through. */
-	capture_begin(l.stream);
-	CHECK(zernel_graph_record(l.runtime, l.stream, &l.graph) == 0);
-	l.captured = capture_end(&l.program, l.stream, TICK_NS);
-	CHECK(zernel_graph_instantiated(l.runtime, l.graph, l.captured.exec) == 0);
+	capture(&l);
 	CHECK(cuGraphDestroy(l.captured.graph) == CUDA_SUCCESS);
 	counters = counters_of(l.runtime);
 	CHECK(graph_begin(&l, &now) == 0);
 	CHECK(counters_of(l.runtime).failed_calls == counters.failed_calls + 1);
 	launch(&l);
 	wait_idle(&l);
-	/* A context that is lost. The first call that meets the error is refused. */
+	zernel_detach(l.runtime);
+	CHECK(cuCtxDestroy(l.program.context) == CUDA_SUCCESS);
+	/* A context that is lost, which a call that meets the error finds out. */
+	l = launched_new(2);
 	CHECK(program_fail(&l.program, l.stream) == CUDA_SUCCESS);
 	CHECK(cuStreamSynchronize(l.stream) != CUDA_SUCCESS);
-	CHECK(graph_begin(&l, &now) == 0 && graph_begin(&l, &now) == 0);
-	CHECK(zernel_is_inert(l.runtime) == 1 && counters_of(l.runtime).lost == 1);
+	CHECK(zernel_begin(l.runtime, &now, &other) == 0 && other == 0);
+	CHECK(graph_begin(&l, &now) == 0 && counters_of(l.runtime).lost == 1);
+	CHECK(zernel_is_inert(l.runtime) == 1);
+	CHECK(strcmp(zernel_error_name(), "ZERNEL_CONTEXT_LOST") == 0);
 	zernel_detach(l.runtime);
 }
 
