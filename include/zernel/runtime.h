@@ -214,7 +214,10 @@ int zernel_attach(const struct zernel_options *options, struct zernel_runtime **
  */
 void zernel_detach(struct zernel_runtime *runtime);
 
-/* 1 if its requests do nothing, as zernel_error() then tells; 0 if they work. */
+/*
+ * 1 if its requests do nothing, as zernel_error() then tells; 0 if they work. The name is one of those
+ * of zernel_attach(), ZERNEL_FORKED, ZERNEL_CONTEXT_LOST, or ZERNEL_OFF where it is switched off.
+ */
 int zernel_is_inert(struct zernel_runtime *runtime);
 
 /* The id of the TSG of the context; 0 where it is inert. */

@@ -79,7 +79,7 @@ pub enum Error {
     #[error("calls on the stream are not captured for a graph")]
     NotCapturing,
     /// The graph that can be launched was not made of the captured one.
-    #[error("the graph that can be launched was not made of the one in which the request is recorded")]
+    #[error("the graph to launch was not made of the one that the request is recorded in")]
     ForeignGraph,
     /// No lane is free, where a graph takes one for itself; or that of the graph is not.
     #[error("no lane is free: a graph takes one for itself, and has one request at a time")]

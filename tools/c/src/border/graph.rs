@@ -60,7 +60,9 @@ pub(super) unsafe extern "C" fn zernel_graph_begin(
         let raw = unsafe { read(from, SPEC)? };
         let spec = spec(&raw)?;
         if raw.flags & abi::ZERNEL_SPEC_INLINE != 0 {
-            return Err(Fault::Argument("the request of a graph goes into no stream"));
+            return Err(Fault::Argument(
+                "the request of a graph goes into no stream",
+            ));
         }
         let number = handle.begin_in_graph(graph, &spec)?;
         // SAFETY: By the caller, and not null.

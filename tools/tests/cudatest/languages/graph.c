@@ -289,17 +289,11 @@ void graph_bad_input(void)
 
 	for (size_t at = 0; at < sizeof(table) / sizeof(table[0]); at++) {
 		const struct row *row = &table[at];
-		int result;
 
 		w.spec = later;
 		w.graph = w.request = 7;
-		result = row->call(&w);
-		if (result != -row->error || strcmp(zernel_error_name(), row->name) != 0) {
-			fprintf(stderr, "%s: %d %s: %s\n", row->what, result, zernel_error_name(),
-				zernel_error());
-			exit(1);
-		}
-		CHECK(strlen(zernel_error()) > 0 && w.graph == 7 && w.request == 7);
+		check_error(row->what, row->call(&w), row->error, row->name);
+		CHECK(w.graph == 7 && w.request == 7);
 		after = counters_of(w.l.runtime);
 		other = stats_of(w.l.runtime);
 		CHECK(memcmp(&before, &after, sizeof(before)) == 0);

@@ -44,6 +44,15 @@ static inline struct zernel_stats stats_of(struct zernel_runtime *runtime)
 	return stats;
 }
 
+/* A call was an error of this number and name, which has a sentence. */
+static inline void check_error(const char *what, int result, int error, const char *name)
+{
+	if (result == -error && strcmp(zernel_error_name(), name) == 0 && zernel_error()[0] != 0)
+		return;
+	fprintf(stderr, "%s: %d %s: %s\n", what, result, zernel_error_name(), zernel_error());
+	exit(1);
+}
+
 /* The mapping of the slots of the runtime that was attached last. */
 static inline void find_slots(unsigned long *from, unsigned long *to)
 {
