@@ -68,7 +68,7 @@ static inline void find_slots(unsigned long *from, unsigned long *to)
 	CHECK(fclose(maps) == 0 && *to > *from);
 }
 
-/* The cases of bad.c, class.c and graph.c. */
+/* The cases of bad.c, class.c, graph.c and serve.c. */
 void bad_input(void);
 void page_unmapped(void);
 void classes(void);
@@ -77,5 +77,9 @@ void sizes(void);
 void graphs(void);
 void graph_ends(void);
 void graph_bad_input(void);
+void job(void);
+void serve_by_class(void);
+void serve_beside(void);
+void serve_inline(void);
 
 #endif /* LANGUAGES_TEST_H */

@@ -132,7 +132,7 @@ private:
 	std::shared_future<void> future_ = promise_.get_future().share();
 };
 
-// Cases of bad.cc, ends.cc, class.cc and graph.cc.
+// Cases of bad.cc, ends.cc, class.cc, graph.cc and serve.cc.
 void bad_input();
 void page_unmapped();
 void hostile_words();
@@ -148,5 +148,9 @@ void metrics_of();
 void graphs();
 void graph_ends();
 void graph_bad_input();
+void job();
+void serve_by_class();
+void serve_beside();
+void serve_inline();
 
 #endif // LANGUAGES_TEST_HPP

@@ -2,6 +2,7 @@
 //! The runtime in other languages: programs with cases, beside this one, that end with 0 if all is
 //! well.
 
+use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 
 use anyhow::{ensure, Context as _, Result};
@@ -81,6 +82,8 @@ pub const SUITE: Suite = Suite::new(
         case("cpp_page_unmapped", || cpp("page_unmapped")),
         case("cpp_hostile_words", || cpp("hostile_words")),
         case("cpp_two_runtimes", || cpp("two_runtimes")),
+        case("c_server_beside_a_job", || serve("zernel-test-c")),
+        case("cpp_server_beside_a_job", || serve("zernel-test-cpp")),
         case("linked_statically", linked_statically),
     ],
     LOADED,
@@ -139,6 +142,26 @@ fn c(name: &str) -> Outcome {
 
 fn cpp(name: &str) -> Outcome {
     run("zernel-test-cpp", &[name])
+}
+
+/// A server answers beside a job: by its class alone, and with requests beside its streams and in them.
+fn serve(program: &str) -> Outcome {
+    for way in ["serve_by_class", "serve_beside", "serve_inline"] {
+        let mut job = command(program, &["job"])?
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let said = job.stdout.take().context("its output")?;
+        let mut line = String::new();
+        BufReader::new(said).read_line(&mut line)?;
+        let served = run(program, &[way]);
+        drop(job.stdin.take());
+        let status = job.wait()?;
+        served?;
+        ensure!(status.success(), "{program} job beside {way}: {status}");
+        check_eq!(line, "it works\n");
+    }
+    Ok(())
 }
 
 /// The static library does as the shared one.
