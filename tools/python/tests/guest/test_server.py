@@ -15,7 +15,7 @@ COUNT = 50
 PREPARE_S = 300e-6
 #: Best-effort work until the input ends; it says when it has begun.
 JOB = """
-import select, sys
+import select, sys, time
 sys.path[:0] = {paths!r}
 import zernel
 from cuda import Context, Cuda
@@ -34,7 +34,10 @@ with zernel.Scheduler(mode="require") as scheduler:
         if not begun:
             begun = True
             print("it works", flush=True)
-    preempted = scheduler.get_metrics().times_preempted
+    # zernel looks at it from time to time.
+    end = time.monotonic() + 10
+    while not (preempted := scheduler.get_metrics().times_preempted) and time.monotonic() < end:
+        time.sleep(0.001)
 context.destroy()
 print(preempted)
 """
