@@ -15,13 +15,17 @@
 
 #include <zernel/runtime.h>
 
-// The type behind CUstream and cudaStream_t.
+// The types behind CUstream and cudaStream_t, and behind CUgraphExec and cudaGraphExec_t.
 struct CUstream_st;
+struct CUgraphExec_st;
 
 namespace zernel {
 
 // A CUstream, or a cudaStream_t.
 using Stream = CUstream_st *;
+
+// A CUgraphExec, or a cudaGraphExec_t.
+using GraphExec = CUgraphExec_st *;
 
 // An error: errno, its documented name, and a sentence.
 class Error : public std::runtime_error {
@@ -204,6 +208,7 @@ public:
 	}
 
 private:
+	friend class GraphRequests;
 	friend class Runtime;
 
 	Request(std::shared_ptr<zernel_runtime> runtime, std::uint64_t number) noexcept
@@ -231,6 +236,95 @@ private:
 	std::shared_ptr<zernel_runtime> runtime_;
 	std::uint64_t number_ = 0;
 	bool is_ready_ = false;
+};
+
+namespace detail {
+
+// A kind of requests as C has it.
+inline zernel_spec raw_of(const Spec &spec)
+{
+	zernel_spec raw{};
+	raw.size = sizeof(raw);
+	raw.key = spec.key;
+	raw.expected_ns = count_ns(spec.expected);
+	raw.slo_ns = count_ns(spec.slo);
+	raw.flags = spec.is_exact ? ZERNEL_SPEC_EXACT : 0;
+	if (spec.inline_in) {
+		raw.flags |= ZERNEL_SPEC_INLINE;
+		raw.stream = *spec.inline_in;
+	}
+	return raw;
+}
+
+} // namespace detail
+
+// The requests of a graph, one after the other: each launch is the work of the request that was begun
+// before it (Runtime::record()). A launch without a request goes through at once, as does one whose
+// request is over. It has a lane until its end and that of its request; the graph must not be launched
+// after that. It keeps its runtime. Threads share it, but for its end.
+class GraphRequests {
+public:
+	// Of no graph.
+	GraphRequests() noexcept = default;
+	GraphRequests(GraphRequests &&other) noexcept
+		: runtime_(std::move(other.runtime_)), number_(std::exchange(other.number_, 0))
+	{
+	}
+	GraphRequests &operator=(GraphRequests &&other) noexcept
+	{
+		if (this != &other) {
+			end();
+			runtime_ = std::move(other.runtime_);
+			number_ = std::exchange(other.number_, 0);
+		}
+		return *this;
+	}
+	GraphRequests(const GraphRequests &) = delete;
+	GraphRequests &operator=(const GraphRequests &) = delete;
+	~GraphRequests() { end(); }
+
+	// The graph can be launched. The CUgraph is kept as long, as CUDA knows its nodes by that.
+	// Again, with another one of the same CUgraph: requests are those of the last.
+	void instantiated(GraphExec graph)
+	{
+		check();
+		detail::check(zernel_graph_instantiated(runtime_.get(), number_, graph));
+	}
+
+	// Begins the request of the next launch: its data is prepared from now on. It never waits. It
+	// does nothing while the last one is not over. No other thread launches the graph meanwhile.
+	Request begin(const Spec &spec = {}) const
+	{
+		check();
+		zernel_spec raw = detail::raw_of(spec);
+		std::uint64_t number = 0;
+		detail::check(zernel_graph_begin(runtime_.get(), number_, &raw, &number));
+		return number == 0 ? Request() : Request(runtime_, number);
+	}
+
+private:
+	friend class Runtime;
+
+	GraphRequests(std::shared_ptr<zernel_runtime> runtime, std::uint64_t number) noexcept
+		: runtime_(std::move(runtime)), number_(number)
+	{
+	}
+
+	void check() const
+	{
+		if (!runtime_)
+			throw Error(EBADR, "ZERNEL_UNKNOWN_GRAPH", "it is of no graph");
+	}
+
+	void end() noexcept
+	{
+		if (runtime_)
+			zernel_graph_destroy(runtime_.get(), number_);
+		runtime_.reset();
+	}
+
+	std::shared_ptr<zernel_runtime> runtime_;
+	std::uint64_t number_ = 0;
 };
 
 // Counters of a runtime, and those that zernel keeps of its TSG.
@@ -320,19 +414,20 @@ public:
 	// Begins a request: its data is prepared from now on. It never waits.
 	Request begin(const Spec &spec = {}) const
 	{
-		zernel_spec raw{};
-		raw.size = sizeof(raw);
-		raw.key = spec.key;
-		raw.expected_ns = detail::count_ns(spec.expected);
-		raw.slo_ns = detail::count_ns(spec.slo);
-		raw.flags = spec.is_exact ? ZERNEL_SPEC_EXACT : 0;
-		if (spec.inline_in) {
-			raw.flags |= ZERNEL_SPEC_INLINE;
-			raw.stream = *spec.inline_in;
-		}
+		zernel_spec raw = detail::raw_of(spec);
 		std::uint64_t number = 0;
 		detail::check(zernel_begin(runtime_.get(), &raw, &number));
 		return number == 0 ? Request() : Request(runtime_, number);
+	}
+
+	// Records a request in a stream whose calls are captured for a graph: all that is captured
+	// there from now on comes behind its wait and holder. Where the runtime is inert nothing is
+	// recorded.
+	GraphRequests record(Stream stream) const
+	{
+		std::uint64_t number = 0;
+		detail::check(zernel_graph_record(runtime_.get(), stream, &number));
+		return GraphRequests(runtime_, number);
 	}
 
 	// Gives the TSG of the context a class, which stays as long as the TSG.

@@ -18,18 +18,23 @@
  * output is not written. One that is shorter than its first version is refused.
  *
  * -EINVAL     ZERNEL_BAD_ARGUMENT  a null pointer, a structure that is too short, an unknown flag
- *                                  mode or release word, a level above 7, or a time slice out of
- *                                  range
+ *                                  mode or release word, a level above 7, a time slice out of
+ *                                  range, or an inline request of a graph
  * -E2BIG      ZERNEL_BAD_SIZE      a structure that is longer than is known, with something in
  *                                  that part
  * -EINVAL     ZERNEL_BAD_LANES, ZERNEL_BAD_BOUND, ZERNEL_BAD_MODE (of the environment)
  * -ESTALE     ZERNEL_REQUEST_OVER  the request is over, or is none
  * -EIDRM      ZERNEL_UNKNOWN_WANT  the want is over, or is none
+ * -EBADR      ZERNEL_UNKNOWN_GRAPH the graph is over, or is none
+ * -ENOEXEC    ZERNEL_NOT_INSTANTIATED  nobody has told which graph can be launched
+ * -EBADE      ZERNEL_FOREIGN_GRAPH the graph that can be launched was made of another one
+ * -EBUSY      ZERNEL_NO_LANE       no lane is free for a graph, or its request is not over
  * -EBADF      ZERNEL_NO_CONTEXT    no CUDA context is current
  * -ENOTUNIQ   ZERNEL_AMBIGUOUS_TSG the process has several TSGs on the GPU
  * -EXDEV      ZERNEL_WRONG_TSG     the TSG is none of the process's on the GPU
  * -EREMOTE    ZERNEL_FOREIGN_STREAM  the stream is of another context
  * -EINPROGRESS ZERNEL_CAPTURING    calls on the stream are captured for a graph
+ * -EALREADY   ZERNEL_NOT_CAPTURING calls on the stream are not captured for a graph
  * -ECHILD     ZERNEL_FORKED        a child of fork()
  * -EOWNERDEAD ZERNEL_CONTEXT_LOST  the context is lost
  * -EIO        ZERNEL_CUDA_FAILED   a call of CUDA failed
@@ -54,7 +59,8 @@
 extern "C" {
 #endif
 
-#define ZERNEL_RUNTIME_VERSION	1
+/* 2: zernel_graph_*() */
+#define ZERNEL_RUNTIME_VERSION	2
 
 /* The runtime of a context. Threads share it. */
 struct zernel_runtime;
@@ -208,7 +214,10 @@ int zernel_attach(const struct zernel_options *options, struct zernel_runtime **
  */
 void zernel_detach(struct zernel_runtime *runtime);
 
-/* 1 if its requests do nothing, as zernel_error() then tells; 0 if they work. */
+/*
+ * 1 if its requests do nothing, as zernel_error() then tells; 0 if they work. The name is one of those
+ * of zernel_attach(), ZERNEL_FORKED, ZERNEL_CONTEXT_LOST, or ZERNEL_OFF where it is switched off.
+ */
 int zernel_is_inert(struct zernel_runtime *runtime);
 
 /* The id of the TSG of the context; 0 where it is inert. */
@@ -238,6 +247,41 @@ int zernel_done_in(struct zernel_runtime *runtime, uint64_t request, void *strea
 
 /* It is given up. */
 int zernel_cancel(struct zernel_runtime *runtime, uint64_t request);
+
+/*
+ * Graphs. A request is a part of a graph: it is recorded while that is captured, and each launch is
+ * the work of the request that was begun before it. A launch without a request goes through at once,
+ * and so does one whose request is over.
+ *
+ * Records a request in @stream, whose calls are captured: all that is captured there from now on
+ * comes behind its wait and holder. @graph: a number for it, which has a lane of the runtime until
+ * zernel_graph_destroy() and the end of its request. An error of CUDA may have ended the capture.
+ * Where the runtime is inert nothing is recorded. In a child of fork() it is -ECHILD, also where the
+ * runtime does nothing.
+ */
+int zernel_graph_record(struct zernel_runtime *runtime, void *stream, uint64_t *graph);
+
+/*
+ * The graph can be launched: @exec is a CUgraphExec or cudaGraphExec_t of it. The CUgraph is kept as
+ * long, as CUDA knows its nodes by that. Again, with another one of the same CUgraph, when the request
+ * is over: requests are those of the last.
+ */
+int zernel_graph_instantiated(struct zernel_runtime *runtime, uint64_t graph, void *exec);
+
+/*
+ * Begins the request of the next launch, as zernel_begin(): it never waits, and the request is named
+ * by its number everywhere. 0 also while the last request of the graph is not over, which is counted
+ * as no_lane, and where CUDA refuses the graph, as it is destroyed: a failed call. No other thread
+ * launches the graph meanwhile.
+ */
+int zernel_graph_begin(struct zernel_runtime *runtime, uint64_t graph,
+		       const struct zernel_spec *spec, uint64_t *request);
+
+/*
+ * Ends it; a request that it has goes on. The graph must not be launched any more: the words of its
+ * nodes are those of other requests then. zernel_detach() ends all graphs of its runtime.
+ */
+int zernel_graph_destroy(struct zernel_runtime *runtime, uint64_t graph);
 
 /*
  * Gives the TSG of the context a level, 0 (most urgent) to 7. It stays after zernel_detach(), as

@@ -225,7 +225,8 @@ def cuda_suites(session: Session) -> list[Job]:
     known, unknown = f"zernel-cudatest --skip auto. --skip killed. {SHORT}", \
         "zernel-cudatest --only auto."
     if SHORT:
-        known += " --skip many_threads --skip gpu_word.threads --skip gpu_word.hostile"
+        known += " --skip many_threads --skip gpu_word.threads --skip gpu_word.hostile" \
+                 " --skip beside_a_job"
     killed = f"zernel-cudatest --only killed. {SHORT}"
     more = [on("base", "auto", 3, unknown)] if SHORT else \
         [on("base", "cuda", 4, known), on("base", "auto", 3, unknown),

@@ -18,6 +18,7 @@ use crate::handle::Handle;
 mod class;
 mod config;
 mod gpu;
+mod graph;
 mod told;
 
 /// Types and functions as the header declares them.

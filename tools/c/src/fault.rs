@@ -20,6 +20,12 @@ pub(crate) enum Fault {
     /// The want of a class is over, or is none.
     #[error("the want is over, or is none of this runtime's")]
     NoWant,
+    /// The graph is over, or is none.
+    #[error("the graph is over, or is none of this runtime's")]
+    NoGraph,
+    /// Nobody has said which graph can be launched.
+    #[error("the graph cannot be launched yet: zernel_graph_instantiated() comes before")]
+    NotInstantiated,
     /// The stream was not made for this GPU, or has been destroyed.
     #[error("the stream was not made by zernel_stream_create() for this GPU, or is destroyed")]
     Stream,
@@ -50,6 +56,8 @@ impl Fault {
             Self::Size(_) => "ZERNEL_BAD_SIZE",
             Self::Over => "ZERNEL_REQUEST_OVER",
             Self::NoWant => "ZERNEL_UNKNOWN_WANT",
+            Self::NoGraph => "ZERNEL_UNKNOWN_GRAPH",
+            Self::NotInstantiated => "ZERNEL_NOT_INSTANTIATED",
             Self::Stream => "ZERNEL_UNKNOWN_STREAM",
             Self::Device(_) => "ZERNEL_NO_DEVICE",
             Self::Config(error) => error.name(),
@@ -64,6 +72,8 @@ impl Fault {
             Self::Size(_) => Errno::TOOBIG.raw_os_error(),
             Self::Over => Errno::STALE.raw_os_error(),
             Self::NoWant => Errno::IDRM.raw_os_error(),
+            Self::NoGraph => Errno::BADR.raw_os_error(),
+            Self::NotInstantiated => Errno::NOEXEC.raw_os_error(),
             Self::Stream => Errno::BADSLT.raw_os_error(),
             Self::Device(_) => Errno::NXIO.raw_os_error(),
             Self::Config(error) => error.errno(),

@@ -4,11 +4,12 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use cuda::Stream;
+use cuda::{Executable, Stream};
 use libzernel::Level;
 use zernel_runtime::{Options, Request, Runtime, Spec, Want};
 
 use crate::fault::Fault;
+use crate::graph::Graphs;
 
 /// Most lanes of a runtime.
 const LANES: usize = 64;
@@ -23,6 +24,7 @@ pub(crate) struct Handle {
     maker: u32,
     /// The classes that are wanted of it, by their numbers.
     wants: Mutex<BTreeMap<u64, Want>>,
+    graphs: Graphs,
 }
 
 /// The name of a request: its number in its slot, and above 0 the number of its lane. `None`: it does
@@ -41,6 +43,7 @@ impl Handle {
             maker: std::process::id(),
             requests: [const { Mutex::new(None) }; LANES],
             wants: Mutex::default(),
+            graphs: Graphs::default(),
         })
     }
 
@@ -58,12 +61,43 @@ impl Handle {
         if self.never {
             return Ok(0);
         }
-        let request = self.runtime.begin(spec)?;
+        self.keep(self.runtime.begin(spec)?)
+    }
+
+    /// Gives a request its name; 0 to one that does nothing.
+    fn keep(&self, request: Request) -> Result<u64, Fault> {
         let (Some(name), Some(lane)) = (name(&request), request.lane()) else {
             return Ok(0);
         };
         *self.place(lane as usize)? = Some(request);
         Ok(name)
+    }
+
+    /// Records a request in a captured stream. Returns the number of the graph.
+    pub(crate) fn record(&self, stream: Stream) -> Result<u64, Fault> {
+        self.check_process()?;
+        Ok(self.graphs.add(self.runtime.record(stream)?))
+    }
+
+    /// A graph can be launched.
+    pub(crate) fn instantiated(&self, graph: u64, exec: Executable) -> Result<(), Fault> {
+        self.check_process()?;
+        self.graphs.instantiated(graph, exec)
+    }
+
+    /// Begins the request of the next launch of a graph; 0 for one that does nothing.
+    pub(crate) fn begin_in_graph(&self, graph: u64, spec: &Spec) -> Result<u64, Fault> {
+        if self.check_process().is_err() {
+            // It is counted, and does nothing.
+            return self.begin(spec);
+        }
+        self.keep(self.graphs.requests(graph)?.begin(spec))
+    }
+
+    /// Ends a graph, but for its request.
+    pub(crate) fn end_graph(&self, graph: u64) -> Result<(), Fault> {
+        self.check_process()?;
+        self.graphs.remove(graph)
     }
 
     /// The place of a request; `None` for one that does nothing.

@@ -6,4 +6,5 @@
 mod border;
 mod fault;
 mod gpu;
+mod graph;
 mod handle;

@@ -7,6 +7,7 @@ use libzernel::Level;
 use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
+use zernel_runtime::Spec;
 
 use crate::error::Fault;
 
@@ -47,6 +48,20 @@ pub(crate) fn key(value: &Bound<'_, PyAny>) -> PyResult<u64> {
         Ok(text) => Ok(hash(text.to_str()?.as_bytes())),
         Err(_) => whole("key", value),
     }
+}
+
+/// A kind of requests.
+pub(crate) fn spec(
+    key_of: Option<&Bound<'_, PyAny>>,
+    expected_us: f64,
+    slo_ms: f64,
+    exact: bool,
+) -> PyResult<Spec> {
+    let spec = Spec::new()
+        .key(key_of.map_or(Ok(0), key)?)
+        .expected(us("expected_us", expected_us)?)
+        .slo(ms("slo_ms", slo_ms)?);
+    Ok(if exact { spec.exact() } else { spec })
 }
 
 /// FNV-1a, of 64 bits.

@@ -18,6 +18,8 @@ pub(crate) enum Fault {
     Closed(&'static str),
     /// The request is over.
     Over,
+    /// Nobody has said which graph can be launched.
+    NotInstantiated,
     /// The configuration file.
     Config(zernel_config::Error),
     /// A call of the system failed.
@@ -62,7 +64,7 @@ impl Fault {
                     Error::Zernel(cause) if cause.cause() == libzernel::Cause::NoDevice => {
                         "UnavailableError"
                     }
-                    Error::Cuda(_) | Error::Zernel(_) => "Error",
+                    Error::Cuda(_) | Error::Zernel(_) | Error::NoLane => "Error",
                     _ => "UnavailableError",
                 };
                 (class, error.name(), error.errno(), error.to_string())
@@ -74,6 +76,12 @@ impl Fault {
                 "ZERNEL_REQUEST_OVER",
                 Errno::STALE,
                 "the request is over",
+            ),
+            Self::NotInstantiated => of(
+                "MisuseError",
+                "ZERNEL_NOT_INSTANTIATED",
+                Errno::NOEXEC,
+                "the graph cannot be launched yet: instantiated() comes before",
             ),
             Self::Config(error) => (
                 "ConfigError",

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The native part of the Python package `zernel`: runtimes, requests, prefetch signals, and the
+//! The native part of the Python package `zernel`: runtimes, requests, graphs, prefetch signals, and the
 //! configuration file. What Python says better is in `python/zernel/`.
 
 mod argument;
 mod config;
 mod context;
 mod error;
+mod graph;
 mod request;
 mod runtime;
 mod signal;
@@ -19,6 +20,7 @@ use pyo3::prelude::*;
 fn _zernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<runtime::Runtime>()?;
     module.add_class::<request::Request>()?;
+    module.add_class::<graph::GraphRequests>()?;
     module.add_class::<runtime::TsgsBefore>()?;
     module.add_class::<signal::PrefetchSignal>()?;
     module.add_function(wrap_pyfunction!(config::load_config, module)?)?;

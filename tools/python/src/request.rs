@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use cuda::Stream;
 use pyo3::prelude::*;
-use zernel_runtime::{Idle, Spec};
+use zernel_runtime::Idle;
 
 use crate::context::Attached;
 use crate::error::{call, call_at_once, Fault};
@@ -55,20 +55,20 @@ enum End {
 }
 
 impl Request {
-    /// Begins one.
+    /// Begins one, whose work is in a stream, by a call.
     pub(crate) fn begin(
         py: Python<'_>,
         attached: Arc<Attached>,
-        spec: &Spec,
         stream: Option<Stream>,
+        begin: impl FnOnce() -> zernel_runtime::Result<zernel_runtime::Request> + Send,
     ) -> PyResult<Self> {
         let request = match attached.runtime.inert() {
-            Some(_) => call_at_once(|| attached.runtime.begin(spec)),
+            Some(_) => call_at_once(begin),
             None => call(py, || {
                 if let Some(stream) = stream {
                     attached.runtime.check_stream(stream)?;
                 }
-                attached.runtime.begin(spec)
+                begin()
             }),
         }?;
         Ok(Self {

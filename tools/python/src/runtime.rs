@@ -7,10 +7,11 @@ use libzernel::class::{Attributes, Set};
 use libzernel::{tsg, Cause, Target, Zernel};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use zernel_runtime::{Options, Spec};
+use zernel_runtime::Options;
 
 use crate::context::{Attached, Files};
 use crate::error::{call, Fault};
+use crate::graph::GraphRequests;
 use crate::request::Request;
 use crate::{argument, stream};
 
@@ -195,13 +196,7 @@ impl Runtime {
         inline: bool,
     ) -> PyResult<Request> {
         let stream = stream::stream_of(stream)?;
-        let mut spec = Spec::new()
-            .key(key.map_or(Ok(0), argument::key)?)
-            .expected(argument::us("expected_us", expected_us)?)
-            .slo(argument::ms("slo_ms", slo_ms)?);
-        if exact {
-            spec = spec.exact();
-        }
+        let mut spec = argument::spec(key, expected_us, slo_ms, exact)?;
         match (inline, stream) {
             (true, Some(stream)) => spec = spec.inline(stream),
             (true, None) => {
@@ -211,7 +206,14 @@ impl Runtime {
             (false, _) => {}
         }
         let attached = self.attached()?;
-        Request::begin(py, attached, &spec, stream)
+        let runtime = attached.runtime.clone();
+        Request::begin(py, attached, stream, move || runtime.begin(&spec))
+    }
+
+    /// Records a request in a captured stream.
+    fn record(&self, py: Python<'_>, stream: &Bound<'_, PyAny>) -> PyResult<GraphRequests> {
+        let stream = stream::of(stream)?;
+        GraphRequests::record(py, self.attached()?, stream)
     }
 
     /// Fails for a stream that requests cannot be put into.

@@ -16,13 +16,18 @@ const ATTRIBUTES: [&str; 3] = ["cuda_stream", "ptr", "handle"];
 pub(crate) fn stream_of(object: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Stream>> {
     match object {
         None => Ok(None),
-        Some(object) => handle_of(object).map(|handle| Some(sys::stream(handle))),
+        Some(object) => of(object).map(Some),
     }
 }
 
-fn handle_of(object: &Bound<'_, PyAny>) -> PyResult<usize> {
+/// The stream of an object.
+pub(crate) fn of(object: &Bound<'_, PyAny>) -> PyResult<Stream> {
+    number_of(object).map(sys::stream)
+}
+
+fn number_of(object: &Bound<'_, PyAny>) -> PyResult<usize> {
     if object.is_instance_of::<PyInt>() && !object.is_instance_of::<PyBool>() {
-        return number(object);
+        return number("stream", object);
     }
     if let Some(protocol) = object.getattr_opt("__cuda_stream__")? {
         // A method, and in the first libraries that had it a property.
@@ -35,14 +40,14 @@ fn handle_of(object: &Bound<'_, PyAny>) -> PyResult<usize> {
             let text = format!("__cuda_stream__ of version {version}: version 0 is known");
             return Err(Fault::Argument(text).into());
         }
-        return number(&handle);
+        return number("stream", &handle);
     }
     for name in ATTRIBUTES {
         let Some(handle) = object.getattr_opt(name)? else {
             continue;
         };
         if handle.is_instance_of::<PyInt>() {
-            return number(&handle);
+            return number("stream", &handle);
         }
     }
     Err(PyTypeError::new_err(format!(
@@ -52,10 +57,11 @@ fn handle_of(object: &Bound<'_, PyAny>) -> PyResult<usize> {
     )))
 }
 
-fn number(handle: &Bound<'_, PyAny>) -> PyResult<usize> {
+/// The number of a handle.
+pub(crate) fn number(kind: &str, handle: &Bound<'_, PyAny>) -> PyResult<usize> {
     handle.extract().map_err(|error: PyErr| {
         match error.is_instance_of::<PyOverflowError>(handle.py()) {
-            true => Fault::Argument(format!("{handle} is no handle of a stream")).into(),
+            true => Fault::Argument(format!("{handle} is no handle of a {kind}")).into(),
             false => error,
         }
     })

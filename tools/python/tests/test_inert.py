@@ -107,6 +107,40 @@ class Requests(unittest.TestCase):
                        Stream(__cuda_stream__=(0, 7))):
             self.runtime.request(stream).done()
 
+    def test_graphs(self) -> None:
+        class Graph:
+            """A graph as PyTorch has it."""
+
+            @staticmethod
+            def raw_cuda_graph_exec() -> int:
+                """Its handle."""
+                return 7
+
+        with self.runtime.record(Stream(cuda_stream=0)) as requests:
+            self.assertEqual(repr(requests), "<zernel.GraphRequests recorded>")
+            with self.assertRaises(zernel.MisuseError) as caught:
+                requests.request()
+            self.assertEqual((caught.exception.name, caught.exception.errno),
+                             ("ZERNEL_NOT_INSTANTIATED", errno.ENOEXEC))
+            for graph in (1, 1 << 63, Graph()):
+                requests.instantiated(graph)
+                with requests.request(0, key="model", slo_ms=20) as request:
+                    self.assertEqual(request.idle, "inert")
+                    request.ready()
+            for graph in (0, -1, 1 << 64):
+                with self.assertRaisesRegex(zernel.MisuseError, "ZERNEL_BAD_ARGUMENT"):
+                    requests.instantiated(graph)
+            for graph in (None, "1", True, Stream(cuda_graph=7)):
+                with self.assertRaisesRegex(TypeError, "is no graph to launch"):
+                    requests.instantiated(graph)
+        with self.assertRaisesRegex(zernel.ClosedError, "ZERNEL_SHUT_DOWN"):
+            requests.request()
+        for stream in (None, "1"):
+            with self.assertRaisesRegex(TypeError, "is no stream"):
+                self.runtime.record(stream)
+        with self.assertRaises(TypeError):
+            zernel.GraphRequests()
+
     def test_bad_arguments(self) -> None:
         request, misuse = self.runtime.request, zernel.MisuseError
         for call, kind, text in (

@@ -29,9 +29,13 @@ SAID = {
     "serve.py": r"4\n499500\n4\n[0-9.]+ None None\n",
     "request.py": r"1\n2\nZERNEL_OFF: it is switched off\n",
     "stream.py": "",
+    "graph.py": r"1\n2\n",
     "server.py": r"IN A THREAD\n4\n",
     "train.py": r"4\n4\n2\n",
+    "replay.py": r"1\n2\n",
 }
+#: Those that need a GPU in place of the CPU build of PyTorch.
+OF_CUDA = {"replay.py"}
 
 
 class Page(unittest.TestCase):
@@ -40,11 +44,7 @@ class Page(unittest.TestCase):
     def test_examples(self) -> None:
         found = page.examples(PAGE)
         self.assertEqual([name for name, _ in found["python"]], list(SAID))
-        if importlib.util.find_spec("torch") is None:
-            modules = mock.patch.dict(sys.modules)
-            modules.start()
-            self.addCleanup(modules.stop)
-            standin.install()
+        has_torch = importlib.util.find_spec("torch") is not None
         with tempfile.TemporaryDirectory() as folder:
             for name, text in found["yaml"]:
                 Path(folder, name).write_text(text, encoding="utf-8")
@@ -53,7 +53,10 @@ class Page(unittest.TestCase):
             self.addCleanup(os.chdir, before)
             for name, text in found["python"]:
                 said = io.StringIO()
-                with self.subTest(name), contextlib.redirect_stdout(said):
+                with (self.subTest(name), contextlib.redirect_stdout(said),
+                      mock.patch.dict(sys.modules)):
+                    if name in OF_CUDA or not has_torch:
+                        standin.install()
                     exec(compile(text, name, "exec"), {"__name__": "__main__"})
                 self.assertRegex(said.getvalue(), f"^{SAID[name]}$")
             os.chdir(before)
@@ -70,7 +73,8 @@ class Page(unittest.TestCase):
     def test_names(self) -> None:
         text = PAGE.read_text(encoding="utf-8") + RUNTIME.read_text(encoding="utf-8")
         names = {*zernel.__all__, *Metrics.__dataclass_fields__, *zernel.Priority.__members__}
-        for kind in (zernel.Runtime, zernel.Request, zernel.Scheduler, zernel.PrefetchSignal):
+        for kind in (zernel.Runtime, zernel.Request, zernel.GraphRequests, zernel.Scheduler,
+                     zernel.PrefetchSignal):
             names |= {name for name in vars(kind) if not name.startswith("_")}
         names -= {"__version__"}
         missing = sorted(name for name in names if name not in text)

@@ -257,10 +257,7 @@ impl Active {
         if !self.is_capturing(&entered, stream)? {
             return Err(Error::NotCapturing);
         }
-        // The last request of the lane is over: all words have come to its number, but that of the GPU
-        // if zernel has ended it.
-        let number = self.slot(lane).map_or(0, |slot| slot.load(Word::Release));
-        self.parts.released.store(lane, number);
+        let number = self.last(lane);
         let node = || entered.last_node(stream)?.ok_or(Error::NotCapturing);
         entered.wait_word(stream, words.trigger, number)?;
         let wait = node()?;
@@ -269,16 +266,32 @@ impl Active {
         Ok((wait, node()?))
     }
 
+    /// The number of the last request of a lane, which is over: launches go through with it.
+    fn last(&self, lane: u32) -> u32 {
+        let number = self.slot(lane).map_or(0, |slot| slot.load(Word::Release));
+        // All words have come to it, but that of the GPU if zernel has ended the request.
+        self.parts.released.store(lane, number);
+        number
+    }
+
+    /// Has the launches of a graph to come go through the wait and the holder of a lane at once. Fails
+    /// for nodes that are none of the graph.
+    pub(crate) fn pass_in(&self, lane: u32, nodes: &Nodes) -> cuda::Result<()> {
+        self.hold_in(lane, nodes, self.last(lane))
+    }
+
+    fn hold_in(&self, lane: u32, nodes: &Nodes, number: u32) -> cuda::Result<()> {
+        let words = self.words(lane);
+        let entered = self.driver.enter(self.context)?;
+        nodes.wait(&entered, words.trigger, number)?;
+        let holder = &self.parts.holder;
+        holder.launch_in(nodes, words.held, words.release, number, self.bound)
+    }
+
     /// Begins a request in a lane of a graph, as [`Self::begin`]: the next launch is its work.
     pub(crate) fn begin_in(&self, lane: u32, begin: &Begin, nodes: &Nodes) -> Option<Begun> {
         self.begin_with(lane, begin, |number| {
-            let (words, number) = (self.words(lane), number.get());
-            self.call(|| {
-                let entered = self.driver.enter(self.context)?;
-                nodes.wait(&entered, words.trigger, number)?;
-                let holder = &self.parts.holder;
-                holder.launch_in(nodes, words.held, words.release, number, self.bound)
-            })
+            self.call(|| self.hold_in(lane, nodes, number.get()))
         })
     }
 

@@ -78,8 +78,11 @@ pub enum Error {
     /// Calls on the stream are not captured for a graph.
     #[error("calls on the stream are not captured for a graph")]
     NotCapturing,
-    /// All lanes are in use, and a graph takes one for itself.
-    #[error("all lanes are in use: a graph takes one for itself")]
+    /// The graph that can be launched was not made of the captured one.
+    #[error("the graph to launch was not made of the one that the request is recorded in")]
+    ForeignGraph,
+    /// No lane is free, where a graph takes one for itself; or that of the graph is not.
+    #[error("no lane is free: a graph takes one for itself, and has one request at a time")]
     NoLane,
     /// This is a child of `fork()`.
     #[error("this process is a child of fork(): CUDA and requests stayed with its parent")]
@@ -119,6 +122,7 @@ impl Error {
             Self::ForeignStream => "ZERNEL_FOREIGN_STREAM",
             Self::Capturing => "ZERNEL_CAPTURING",
             Self::NotCapturing => "ZERNEL_NOT_CAPTURING",
+            Self::ForeignGraph => "ZERNEL_FOREIGN_GRAPH",
             Self::NoLane => "ZERNEL_NO_LANE",
             Self::Forked => "ZERNEL_FORKED",
             Self::Lost(_) => "ZERNEL_CONTEXT_LOST",
@@ -144,6 +148,7 @@ impl Error {
             Self::ForeignStream => Errno::REMOTE,
             Self::Capturing => Errno::INPROGRESS,
             Self::NotCapturing => Errno::ALREADY,
+            Self::ForeignGraph => Errno::BADE,
             Self::NoLane => Errno::BUSY,
             Self::Forked => Errno::CHILD,
             Self::Lost(_) => Errno::OWNERDEAD,
@@ -165,6 +170,7 @@ impl Error {
                 | Self::ForeignStream
                 | Self::Capturing
                 | Self::NotCapturing
+                | Self::ForeignGraph
         )
     }
 }
@@ -207,6 +213,7 @@ mod tests {
             Error::ForeignStream,
             Error::Capturing,
             Error::NotCapturing,
+            Error::ForeignGraph,
             Error::NoLane,
             Error::Forked,
             Error::Lost(failed),
@@ -223,7 +230,7 @@ mod tests {
             assert!(!text.is_empty() && text.lines().count() == 1, "{text}");
         }
         let misuses = all().iter().filter(|error| error.is_misuse()).count();
-        assert_eq!(misuses, 10);
+        assert_eq!(misuses, 11);
     }
 
     #[test]

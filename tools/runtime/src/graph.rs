@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use cuda::{Executable, Node, Stream};
+use cuda::{Executable, Node, Status, Stream};
 use libzernel::request::Number;
 
 use crate::active::Active;
@@ -76,31 +76,49 @@ impl Drop for GraphLane {
 /// Where the runtime is inert, it is none.
 #[derive(Debug)]
 #[must_use = "a graph whose request is dropped must not be launched"]
-pub struct Recorded(Option<(GraphLane, Node, Node)>);
+pub struct Recorded(Option<(Arc<GraphLane>, Node, Node)>);
 
 impl Recorded {
     pub(crate) fn new(active: &Arc<Active>, stream: Stream) -> Result<Self> {
         let lane = GraphLane::new(active)?;
         let (wait, holder) = active.record(lane.lane, stream)?;
-        Ok(Self(Some((lane, wait, holder))))
+        Ok(Self(Some((Arc::new(lane), wait, holder))))
     }
 
     pub(crate) fn nothing() -> Self {
         Self(None)
     }
 
-    /// In a graph that can be launched and was made of the captured one. One that was not has no requests:
-    /// CUDA refuses them. The duties of [`Executable::from_raw`] hold for as long as this and its requests
-    /// are there.
-    pub fn instantiated(self, graph: Executable) -> GraphRequests {
-        GraphRequests(self.0.map(|(lane, wait, holder)| {
-            let nodes = Nodes {
-                graph,
-                wait,
-                holder,
-            };
-            (Arc::new(lane), nodes)
-        }))
+    /// In a graph that can be launched and was made of the captured one. The duties of
+    /// [`Executable::from_raw`] hold for as long as the result and its requests are there. Of several
+    /// such graphs one at a time has a request, or is launched.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ForeignGraph`] for one that was made of another graph, [`Error::NoLane`] while a request
+    /// of the graph is not over, those of CUDA, [`Error::Forked`]. Nothing has changed then. Where the
+    /// runtime is inert nothing is looked at.
+    pub fn instantiated(&self, graph: Executable) -> Result<GraphRequests> {
+        let Some((lane, wait, holder)) = &self.0 else {
+            return Ok(GraphRequests(None));
+        };
+        if crate::sys::is_child() {
+            return Err(Error::Forked);
+        }
+        let nodes = Nodes {
+            graph,
+            wait: *wait,
+            holder: *holder,
+        };
+        if !lane.take() {
+            return Err(Error::NoLane);
+        }
+        let known = lane.active.pass_in(lane.lane, &nodes);
+        lane.give();
+        match known {
+            Err(error) if error.status() == Some(Status::INVALID_VALUE) => Err(Error::ForeignGraph),
+            known => Ok(GraphRequests(known.map(|()| Some((lane.clone(), nodes)))?)),
+        }
     }
 }
 
@@ -112,8 +130,9 @@ pub struct GraphRequests(Option<(Arc<GraphLane>, Nodes)>);
 
 impl GraphRequests {
     /// Begins the request of the next launch: its data is prepared from now on. It never waits. While
-    /// the last request is not over, it answers [`Idle::NoLane`].
-    pub fn begin(&mut self, spec: &Spec) -> Request {
+    /// the last request is not over, it answers [`Idle::NoLane`]. The stream of [`Spec::inline`] is not
+    /// looked at: wait and holder are in the graph.
+    pub fn begin(&self, spec: &Spec) -> Request {
         let Some((lane, nodes)) = &self.0 else {
             return Request::nothing(Idle::Inert);
         };

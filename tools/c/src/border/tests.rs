@@ -2,6 +2,7 @@
 //! Tests of the functions on a machine without requests, with pointers and structures of all kinds.
 
 use super::class::*;
+use super::graph::*;
 use super::told::*;
 use super::*;
 use std::ffi::CStr;
@@ -10,6 +11,8 @@ use std::ptr;
 const INVAL: c_int = -22;
 const STALE: c_int = -116;
 const TOO_BIG: c_int = -7;
+/// A graph to launch, which nobody looks at.
+const EXEC: *mut c_void = ptr::without_provenance_mut(64);
 
 fn last_name() -> &'static str {
     // SAFETY: It is valid until the next call of this thread; the tests copy it before.
@@ -21,6 +24,8 @@ fn last_name() -> &'static str {
         "ZERNEL_BAD_LANES" => "ZERNEL_BAD_LANES",
         "ZERNEL_BAD_BOUND" => "ZERNEL_BAD_BOUND",
         "ZERNEL_UNKNOWN_WANT" => "ZERNEL_UNKNOWN_WANT",
+        "ZERNEL_UNKNOWN_GRAPH" => "ZERNEL_UNKNOWN_GRAPH",
+        "ZERNEL_NOT_INSTANTIATED" => "ZERNEL_NOT_INSTANTIATED",
         "ZERNEL_OFF" => "ZERNEL_OFF",
         other => panic!("{other}"),
     }
@@ -154,6 +159,10 @@ fn null_is_refused_everywhere() {
             zernel_clear_level(none),
             zernel_want_class(none, 0, 0, &mut word),
             zernel_drop_class(none, 0),
+            zernel_graph_record(none, ptr::null_mut(), &mut word),
+            zernel_graph_instantiated(none, 1, EXEC),
+            zernel_graph_begin(none, 1, ptr::null(), &mut word),
+            zernel_graph_destroy(none, 1),
         ] {
             assert_eq!(result, INVAL);
             assert_eq!(last_name(), "ZERNEL_BAD_ARGUMENT");
@@ -170,6 +179,9 @@ fn null_is_refused_everywhere() {
             zernel_want_class(runtime, 0, 0, ptr::null_mut()),
             zernel_want_class(runtime, 8, 0, &mut word),
             zernel_want_class(runtime, 0, 9, &mut word),
+            zernel_graph_record(runtime, ptr::null_mut(), ptr::null_mut()),
+            zernel_graph_instantiated(runtime, 1, ptr::null_mut()),
+            zernel_graph_begin(runtime, 1, ptr::null(), ptr::null_mut()),
             zernel_set_timeslice(runtime, 9),
             zernel_set_timeslice(runtime, 10_000_001),
             zernel_set_level(runtime, 8),
@@ -235,7 +247,7 @@ fn an_inert_runtime_takes_everything() {
         assert_eq!((stats.begun, stats.size), (0, STATS as u32));
         zernel_detach(runtime);
     }
-    assert_eq!(zernel_version(), 1);
+    assert_eq!(zernel_version(), 2);
 }
 
 #[test]
@@ -266,6 +278,51 @@ fn wants_have_numbers_until_they_are_over() {
         assert_eq!(zernel_clear_level(runtime), 0);
         zernel_detach(other);
         // Its other want is over with it.
+        zernel_detach(runtime);
+    }
+}
+
+#[test]
+fn graphs_have_numbers_until_they_are_over() {
+    let runtime = attach(&off()).unwrap();
+    let other = attach(&off()).unwrap();
+    let (mut one, mut two, mut request) = (0, 0, 7);
+    let inside = abi::zernel_spec {
+        size: SPEC as u32,
+        flags: abi::ZERNEL_SPEC_INLINE,
+        ..Default::default()
+    };
+    // SAFETY: All are valid.
+    unsafe {
+        assert_eq!(zernel_graph_record(runtime, ptr::null_mut(), &mut one), 0);
+        assert_eq!(zernel_graph_record(runtime, ptr::null_mut(), &mut two), 0);
+        assert!(one != 0 && two != 0 && one != two);
+        let begin = |graph, request| zernel_graph_begin(runtime, graph, ptr::null(), request);
+        assert_eq!(begin(one, &mut request), -8);
+        assert_eq!(last_name(), "ZERNEL_NOT_INSTANTIATED");
+        for _ in 0..2 {
+            assert_eq!(zernel_graph_instantiated(runtime, one, EXEC), 0);
+        }
+        let result = zernel_graph_begin(runtime, one, &inside, &mut request);
+        assert_eq!((result, last_name()), (INVAL, "ZERNEL_BAD_ARGUMENT"));
+        assert_eq!(request, 7);
+        assert_eq!((begin(one, &mut request), request), (0, 0));
+        request = 7;
+        assert_eq!(zernel_graph_destroy(runtime, one), 0);
+        for result in [
+            begin(one, &mut request),
+            begin(0, &mut request),
+            zernel_graph_begin(other, two, ptr::null(), &mut request),
+            zernel_graph_instantiated(runtime, one, EXEC),
+            zernel_graph_instantiated(other, two, EXEC),
+            zernel_graph_destroy(runtime, one),
+            zernel_graph_destroy(other, two),
+        ] {
+            assert_eq!(result, -53);
+            assert_eq!(last_name(), "ZERNEL_UNKNOWN_GRAPH");
+        }
+        assert_eq!(request, 7);
+        zernel_detach(other);
         zernel_detach(runtime);
     }
 }

@@ -29,13 +29,14 @@ from ._errors import (
 from ._metrics import Metrics
 from ._scheduler import Scheduler
 from ._task import Priority, Task, current_request, ready
-from ._zernel import PrefetchSignal, Request, Runtime, TsgsBefore, __version__, stats
+from ._zernel import GraphRequests, PrefetchSignal, Request, Runtime, TsgsBefore, __version__, stats
 
 __all__ = [
     "ClosedError",
     "ConfigError",
     "Error",
     "ForkedError",
+    "GraphRequests",
     "LostError",
     "Metrics",
     "MisuseError",

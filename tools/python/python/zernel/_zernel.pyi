@@ -6,6 +6,7 @@ from typing import Any, Literal, Protocol, final
 from ._errors import Error
 
 __all__ = [
+    "GraphRequests",
     "PrefetchSignal",
     "Request",
     "Runtime",
@@ -32,6 +33,10 @@ class _Handle(Protocol):
     @property
     def handle(self) -> int: ...
 
+class _TorchGraph(Protocol):
+    def raw_cuda_graph_exec(self) -> int: ...
+
+_Graph = int | _TorchGraph
 _Stream = int | _CudaStream | _TorchStream | _CupyStream | _Handle
 _Mode = Literal["auto", "off", "require"]
 _ReleaseWord = Literal["auto", "host", "gpu"]
@@ -79,6 +84,7 @@ class Runtime:
         exact: bool = False,
         inline: bool = False,
     ) -> Request: ...
+    def record(self, stream: _Stream) -> GraphRequests: ...
     def check_stream(self, stream: _Stream) -> None: ...
     def make_current(self) -> None: ...
     def set_level(self, level: int, *, timeslice_us: int | None = None) -> None: ...
@@ -122,6 +128,27 @@ class Request:
     @property
     def is_over(self) -> bool: ...
     def __enter__(self) -> Request: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+@final
+class GraphRequests:
+    def instantiated(self, graph: _Graph) -> None: ...
+    def request(
+        self,
+        stream: _Stream | None = None,
+        *,
+        key: int | str | None = None,
+        expected_us: float = 0.0,
+        slo_ms: float = 0.0,
+        exact: bool = False,
+    ) -> Request: ...
+    def close(self) -> None: ...
+    def __enter__(self) -> GraphRequests: ...
     def __exit__(
         self,
         kind: type[BaseException] | None,

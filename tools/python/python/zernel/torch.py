@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""For PyTorch: requests on its current stream, and batches that are loaded at zernel's signal."""
+"""For PyTorch: requests on its current stream and of its graphs, and batches that are loaded at zernel's signal."""
 
+import contextlib
 import contextvars
 import os
 import sys
@@ -11,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from . import _errors
-from ._zernel import PrefetchSignal, Request, Runtime
+from ._zernel import GraphRequests, PrefetchSignal, Request, Runtime
 
 _lock = threading.RLock()
 _runtimes: dict[int, Runtime] = {}
@@ -92,6 +93,33 @@ def request(*, key: int | str = 0, runtime: Runtime | None = None, **spec: Any) 
     found = _usual() if runtime is None else runtime
     stream = torch.cuda.current_stream() if torch.cuda.is_available() else None
     return found.request(stream, key=key, **spec)
+
+
+@contextlib.contextmanager
+def graph(graph: Any, *, runtime: Runtime | None = None,
+          **capture: Any) -> Iterator[GraphRequests]:
+    """Captures a graph as ``torch.cuda.graph()`` does, each replay of which is the work of a request.
+
+    ``graph``: a ``torch.cuda.CUDAGraph(keep_graph=True)``, instantiated at the end of the block.
+    Further arguments are those of ``torch.cuda.graph()``.
+    """
+    import torch
+
+    # A runtime that is made makes calls that cannot be captured.
+    found = _usual() if runtime is None else runtime
+    requests = None
+    try:
+        with torch.cuda.graph(graph, **capture):
+            requests = found.record(torch.cuda.current_stream())
+            yield requests
+        # An error for a graph that PyTorch has not kept.
+        graph.raw_cuda_graph()
+        graph.instantiate()
+        requests.instantiated(graph)
+    except BaseException:
+        if requests is not None:
+            requests.close()
+        raise
 
 
 class PrefetchLoader:

@@ -118,10 +118,21 @@ class Context:
         """Has calls on a stream be captured for a graph."""
         self.cuda.call("cuStreamBeginCapture_v2", c_void_p(stream), c_int(1))
 
-    def end_capture(self, stream: int) -> None:
-        """Ends that."""
+    def end_capture(self, stream: int) -> int:
+        """Ends that; the graph."""
         graph = c_void_p()
         self.cuda.call("cuStreamEndCapture", c_void_p(stream), byref(graph))
+        return graph.value or 0
+
+    def instantiate(self, graph: int) -> int:
+        """A graph to launch, of a captured one."""
+        made = c_void_p()
+        self.cuda.call("cuGraphInstantiateWithFlags", byref(made), c_void_p(graph), c_uint64(0))
+        return made.value
+
+    def launch(self, graph: int, stream: int) -> None:
+        """Launches it."""
+        self.cuda.call("cuGraphLaunch", c_void_p(graph), c_void_p(stream))
 
     def destroy(self) -> None:
         """Ends it."""

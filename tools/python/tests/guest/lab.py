@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """The common part of the cases: a context, a runtime, and their errors."""
 
+import ctypes
 import unittest
 from pathlib import Path
 
@@ -30,6 +31,11 @@ class Case(unittest.TestCase):
         tune("lease_us", 5_000_000)
         self.cuda = Cuda()
         self.context = self.make_context()
+
+    @staticmethod
+    def handle(number: int) -> ctypes.c_void_p:
+        """A handle of the driver."""
+        return ctypes.c_void_p(number)
 
     def make_context(self) -> Context:
         """The context of the cases."""

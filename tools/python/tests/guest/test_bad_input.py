@@ -16,7 +16,7 @@ import page
 import zernel
 from cuda import Context
 from harness import PATIENCE_S, wait_until
-from lab import LATE_US, Case, slots
+from lab import LATE_US, TICK_NS, Case, slots
 
 PAGE = Path(__file__).resolve().parents[2] / "runtime.rst"
 TRACE = Path("/proc/sys/debug/exception-trace")
@@ -72,6 +72,14 @@ class Table(Case):
         self.other = Context(self.cuda)
         self.foreign = self.other.stream()
         self.cuda.set_current(self.context)
+        self.replayed, self.launched = self.graph()
+        self.replayed.instantiated(self.launched)
+        self.busy = self.replayed.request(expected_us=LATE_US, exact=True)
+        self.recorded, _ = self.graph()
+        self.closed_graph, _ = self.graph()
+        self.closed_graph.close()
+        self.plain, self.gone_graph = (self.graph(is_recorded=False)[1] for _ in range(2))
+        self.cuda.call("cuGraphExecDestroy", self.handle(self.gone_graph))
         self.context.capture(self.captured)
         self.held = self.runtime.request(expected_us=LATE_US, exact=True)
         self.over = self.runtime.request(expected_us=LATE_US, exact=True)
@@ -85,10 +93,19 @@ class Table(Case):
         self.ended.close()
         self.go = threading.Event()
 
-    @staticmethod
-    def handle(number: int):
-        """A handle of the driver."""
-        return ctypes.c_void_p(number)
+    def graph(self, is_recorded: bool = True) -> tuple[zernel.GraphRequests | None, int]:
+        """A graph to launch, in which a request is recorded."""
+        stream = self.context.stream()
+        self.context.capture(stream)
+        requests = self.runtime.record(stream) if is_recorded else None
+        self.context.work(TICK_NS, stream)
+        return requests, self.context.instantiate(self.context.end_capture(stream))
+
+    def record_many(self) -> None:
+        """A graph more than there are lanes."""
+        kept = []
+        while True:
+            kept.append(self.runtime.record(self.captured))
 
     def state(self) -> tuple:
         """All that a case must not change."""
@@ -134,6 +151,7 @@ class Table(Case):
         """Each by its name in the page."""
         attach, request, misc = zernel.attach, self.runtime.request, self.scheduler
         set_level, on_device = self.runtime.set_level, zernel.Runtime.on_device
+        record, instantiated = self.runtime.record, self.recorded.instantiated
         nan, inf = float("nan"), float("inf")
 
         def generate():
@@ -208,6 +226,21 @@ class Table(Case):
             "a task of another scheduler": lambda: misc.submit(self.ended.best_effort(int)),
             "a generator for a task": lambda: misc.latency_critical(generate),
             "no function for a task": lambda: misc.submit(3),
+            "record outside a capture": lambda: record(self.own),
+            "record in a foreign stream": lambda: record(self.foreign),
+            "record in a destroyed stream": lambda: record(self.gone),
+            "record without a free lane": self.record_many,
+            "no graph to launch": lambda: instantiated(0),
+            "a graph to launch of another": lambda: instantiated(self.plain),
+            "a destroyed graph to launch": lambda: instantiated(self.gone_graph),
+            "a graph with a request under way": lambda: self.replayed.instantiated(self.launched),
+            "a begin before instantiation": self.recorded.request,
+            "a graph without a record": lambda: zernel.GraphRequests(),
+            "a graph that has ended": self.closed_graph.request,
+            "a graph's request in a stream": lambda: self.replayed.request(self.own, inline=True),
+            "a graph in a child of fork()": lambda: in_child(lambda: record(self.captured)),
+            "a graph to launch as text": lambda: instantiated("1"),
+            "a negative graph to launch": lambda: instantiated(-1),
             "a class in a child of fork()": lambda: in_child(lambda: set_level(0)),
             "a call in a child of fork()": lambda: in_child(lambda: misc.submit(int)),
         }
@@ -239,8 +272,9 @@ class Table(Case):
                 self.assertEqual(self.state(), before)
         self.assertGreater(len(names), 15)
         self.go.set()
-        self.held.ready()
-        self.held.done()
+        for request in (self.held, self.busy):
+            request.ready()
+            request.done()
         self.context.end_capture(self.captured)
         with self.runtime.request(Attribute(__cuda_stream__=lambda: (0, self.own))) as good:
             self.assertIsNone(good.idle)

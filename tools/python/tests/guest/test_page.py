@@ -21,18 +21,25 @@ class Page(Case):
 
     def test_examples(self) -> None:
         os.environ["ZERNEL"] = "require"
-        standin.install(self.context.stream)
+        stream = self.context.stream()
+        standin.install(lambda: stream, self.context)
         found = page.examples(PAGE)
         os.chdir("/tmp")
         for name, text in found["yaml"]:
             Path(name).write_text(text, encoding="utf-8")
-        self.assertGreater(len(found["python"]), 4)
+        self.assertGreater(len(found["python"]), 6)
         for name, text in found["python"]:
             said = io.StringIO()
+            before = zernel.torch.runtime().counters()["begun"]
             with self.subTest(name), contextlib.redirect_stdout(said):
                 exec(compile(text, name, "exec"), {"__name__": "__main__"})
             if name == "serve.py":
                 self.assertRegex(said.getvalue(), r"^4\n499500\n4\n[0-9.]+ [12] ([0-9.]+|None)\n$")
+            elif name == "replay.py":
+                # Each of its replays was the work of a request.
+                begun = zernel.torch.runtime().counters()["begun"] - before
+                self.assertEqual((said.getvalue(), begun), ("1\n2\n", 2))
+        self.context.wait(stream)
         zernel.torch.runtime().close()
 
 
@@ -68,3 +75,35 @@ class Torch(Case):
         self.context = Context(self.cuda)
         self.assertIsNone(zernel.torch.runtime().inert)
         zernel.torch.runtime().close()
+
+    def test_replays_of_a_graph_have_requests(self) -> None:
+        stream = self.context.stream()
+        torch = standin.install(lambda: stream, self.context)
+        runtime = zernel.torch.runtime()
+        graph = torch.cuda.CUDAGraph(keep_graph=True)
+        with zernel.torch.graph(graph) as requests:
+            self.context.work(TICK_NS, stream)
+        for number in range(10):
+            with requests.request(torch.cuda.current_stream(), key="model", exact=True) as request:
+                self.assertIsNone(request.idle, number)
+                graph.replay()
+                self.assertFalse(self.context.is_idle(stream), "it waits for the data")
+                request.ready()
+            self.context.wait(stream)
+        # One that PyTorch does not keep, and a block that fails, have no requests and no lane.
+        for keep in (False, True):
+            with self.assertRaises(RuntimeError):
+                with zernel.torch.graph(torch.cuda.CUDAGraph(keep)) as other:
+                    self.context.work(TICK_NS, stream)
+                    if keep:
+                        raise RuntimeError("of the block")
+            self.fails(zernel.ClosedError, "ZERNEL_SHUT_DOWN", other.request)
+        counters = runtime.counters()
+        self.assertEqual((counters["begun"], counters["failed_calls"]), (10, 0))
+        late = {"expected_us": 5_000_000, "exact": True}
+        taken = [runtime.request(**late) for _ in range(4)]
+        self.assertEqual([one.idle for one in taken], [None, None, None, "no_lane"])
+        for one in taken:
+            one.cancel()
+        requests.close()
+        runtime.close()

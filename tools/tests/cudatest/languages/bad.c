@@ -243,19 +243,12 @@ void bad_input(void)
 
 	for (size_t at = 0; at < sizeof(table) / sizeof(table[0]); at++) {
 		const struct row *row = &table[at];
-		int result;
 
 		w.options = required;
 		w.spec = later;
 		w.attached = NULL;
 		w.request = 7;
-		result = row->call(&w);
-		if (result != -row->error || strcmp(zernel_error_name(), row->name) != 0) {
-			fprintf(stderr, "%s: %d %s: %s\n", row->what, result, zernel_error_name(),
-				zernel_error());
-			exit(1);
-		}
-		CHECK(strlen(zernel_error()) > 0);
+		check_error(row->what, row->call(&w), row->error, row->name);
 		CHECK(w.attached == NULL && w.request == 7);
 		after = counters_of(w.runtime);
 		other = stats_of(w.runtime);

@@ -89,6 +89,26 @@ static void want(struct zernel_runtime *runtime)
 	CHECK(zernel_drop_class(runtime, one) == -EIDRM);
 }
 
+/* Graphs. */
+static void graph(struct zernel_runtime *runtime)
+{
+	struct zernel_spec spec = { .size = sizeof(spec), .flags = ZERNEL_SPEC_INLINE };
+	uint64_t one = 0, left = 0, request = 7;
+
+	CHECK(zernel_graph_record(runtime, NULL, &one) == 0 && one != 0);
+	CHECK(zernel_graph_record(runtime, NULL, &left) == 0 && left != one);
+	CHECK(zernel_graph_begin(runtime, one, NULL, &request) == -ENOEXEC && request == 7);
+	CHECK(zernel_graph_instantiated(runtime, one, NULL) == -EINVAL);
+	/* Nothing is recorded in it, so nobody looks at it. */
+	CHECK(zernel_graph_instantiated(runtime, one, &spec) == 0);
+	CHECK(zernel_graph_begin(runtime, one, &spec, &request) == -EINVAL && request == 7);
+	CHECK(zernel_graph_begin(runtime, one, NULL, &request) == 0 && request == 0);
+	CHECK(zernel_ready(runtime, request) == 0 && zernel_done(runtime, request) == 0);
+	CHECK(zernel_graph_destroy(runtime, one) == 0);
+	CHECK(zernel_graph_destroy(runtime, one) == -EBADR);
+	CHECK(strcmp(zernel_error_name(), "ZERNEL_UNKNOWN_GRAPH") == 0);
+}
+
 static void inert(void)
 {
 	struct zernel_options options = { .size = sizeof(options), .lanes = 65 };
@@ -105,6 +125,7 @@ static void inert(void)
 		runtime = attach_in(mode);
 		use(runtime);
 		want(runtime);
+		graph(runtime);
 		zernel_detach(runtime);
 	}
 	zernel_detach(NULL);
@@ -118,6 +139,8 @@ static void inert(void)
 		/* A thread of the parent may have had the lock. */
 		CHECK(zernel_want_class(runtime, 0, 0, &one) == -ECHILD && one == 0);
 		CHECK(zernel_drop_class(runtime, 1) == -ECHILD);
+		CHECK(zernel_graph_record(runtime, NULL, &one) == -ECHILD && one == 0);
+		CHECK(zernel_graph_begin(runtime, 1, NULL, &one) == 0);
 		zernel_detach(runtime);
 		_exit(0);
 	}

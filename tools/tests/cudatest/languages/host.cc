@@ -114,6 +114,21 @@ void requests()
 		if (at % 3 == 0)
 			moved.done_in(nullptr);
 	}
+	GraphRequests graph = runtime.record(nullptr), last;
+	expect("no instance", ENOEXEC, "ZERNEL_NOT_INSTANTIATED", [&] { graph.begin(); });
+	// Nothing is recorded in it, so nobody looks at it.
+	graph.instantiated(reinterpret_cast<zernel::GraphExec>(&runtime));
+	std::vector<std::thread> threads;
+	for (int thread = 0; thread < 4; thread++)
+		threads.emplace_back([&] {
+			for (int at = 0; at < 100; at++)
+				graph.begin(now()).ready();
+		});
+	for (auto &thread : threads)
+		thread.join();
+	last = std::move(graph);
+	CHECK(last.begin().does_nothing());
+	expect("no graph", EBADR, "ZERNEL_UNKNOWN_GRAPH", [&] { graph.begin(); });
 	CHECK(runtime.counters().begun == 0 && runtime.stats().begun == 0);
 	CHECK(runtime.usage().busy_ns == 0);
 	expect("a field", ENOKEY, "ZERNEL_CONFIG_UNKNOWN_FIELD",

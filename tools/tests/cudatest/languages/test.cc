@@ -293,6 +293,10 @@ int main(int argc, char **argv)
 		{"shutdown_twice", shutdown_twice}, {"end_in_a_task", end_in_a_task},
 		{"many_tasks", many_tasks}, {"classes", classes},
 		{"two_schedulers", two_schedulers}, {"metrics", metrics_of},
+		{"graphs", graphs}, {"graph_ends", graph_ends},
+		{"graph_bad_input", graph_bad_input}, {"job", job},
+		{"serve_by_class", serve_by_class}, {"serve_beside", serve_beside},
+		{"serve_inline", serve_inline},
 	};
 
 	for (const auto &one : cases) {

@@ -44,6 +44,15 @@ static inline struct zernel_stats stats_of(struct zernel_runtime *runtime)
 	return stats;
 }
 
+/* A call was an error of this number and name, which has a sentence. */
+static inline void check_error(const char *what, int result, int error, const char *name)
+{
+	if (result == -error && strcmp(zernel_error_name(), name) == 0 && zernel_error()[0] != 0)
+		return;
+	fprintf(stderr, "%s: %d %s: %s\n", what, result, zernel_error_name(), zernel_error());
+	exit(1);
+}
+
 /* The mapping of the slots of the runtime that was attached last. */
 static inline void find_slots(unsigned long *from, unsigned long *to)
 {
@@ -59,11 +68,18 @@ static inline void find_slots(unsigned long *from, unsigned long *to)
 	CHECK(fclose(maps) == 0 && *to > *from);
 }
 
-/* The cases of bad.c and class.c. */
+/* The cases of bad.c, class.c, graph.c and serve.c. */
 void bad_input(void);
 void page_unmapped(void);
 void classes(void);
 void wants(void);
 void sizes(void);
+void graphs(void);
+void graph_ends(void);
+void graph_bad_input(void);
+void job(void);
+void serve_by_class(void);
+void serve_beside(void);
+void serve_inline(void);
 
 #endif /* LANGUAGES_TEST_H */

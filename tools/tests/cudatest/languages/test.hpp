@@ -21,6 +21,7 @@
 using namespace std::chrono_literals;
 using zernel::Config;
 using zernel::Error;
+using zernel::GraphRequests;
 using zernel::Metrics;
 using zernel::Mode;
 using zernel::Options;
@@ -131,7 +132,7 @@ private:
 	std::shared_future<void> future_ = promise_.get_future().share();
 };
 
-// Cases of bad.cc, ends.cc and class.cc.
+// Cases of bad.cc, ends.cc, class.cc, graph.cc and serve.cc.
 void bad_input();
 void page_unmapped();
 void hostile_words();
@@ -144,5 +145,12 @@ void many_tasks();
 void classes();
 void two_schedulers();
 void metrics_of();
+void graphs();
+void graph_ends();
+void graph_bad_input();
+void job();
+void serve_by_class();
+void serve_beside();
+void serve_inline();
 
 #endif // LANGUAGES_TEST_HPP

@@ -2,6 +2,7 @@
 //! The runtime in other languages: programs with cases, beside this one, that end with 0 if all is
 //! well.
 
+use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 
 use anyhow::{ensure, Context as _, Result};
@@ -24,6 +25,16 @@ pub const SUITE: Suite = Suite::new(
         case("example_request_cpp", || {
             example("zernel-example-request", &[], "100 requests\n")
         }),
+        case("example_graph_c", || {
+            example(
+                "zernel-example-graph-c",
+                &[],
+                "100 requests, 0 without a lane\n",
+            )
+        }),
+        case("example_graph_cpp", || {
+            example("zernel-example-graph", &[], "100 requests\n")
+        }),
         case("example_server_cpp", example_server),
         case("example_readme_cpp", || {
             example("zernel-example-readme1", &[], "42\n")
@@ -44,6 +55,9 @@ pub const SUITE: Suite = Suite::new(
         case("c_classes", || c("classes")),
         case("c_wants", || c("wants")),
         case("c_sizes", || c("sizes")),
+        case("c_graphs", || c("graphs")),
+        case("c_graph_ends", || c("graph_ends")),
+        case("c_graph_bad_input", || c("graph_bad_input")),
         case("cpp_requests", || cpp("requests")),
         case("cpp_lifetimes", || cpp("lifetimes")),
         case("cpp_scheduler", || cpp("scheduler")),
@@ -56,6 +70,9 @@ pub const SUITE: Suite = Suite::new(
         case("cpp_classes", || cpp("classes")),
         case("cpp_two_schedulers", || cpp("two_schedulers")),
         case("cpp_metrics", || cpp("metrics")),
+        case("cpp_graphs", || cpp("graphs")),
+        case("cpp_graph_ends", || cpp("graph_ends")),
+        case("cpp_graph_bad_input", || cpp("graph_bad_input")),
         case("cpp_fork", || cpp("fork")),
         case("cpp_lost", || cpp("lost")),
         case("cpp_inert", || cpp("inert")),
@@ -65,6 +82,8 @@ pub const SUITE: Suite = Suite::new(
         case("cpp_page_unmapped", || cpp("page_unmapped")),
         case("cpp_hostile_words", || cpp("hostile_words")),
         case("cpp_two_runtimes", || cpp("two_runtimes")),
+        case("c_server_beside_a_job", || serve("zernel-test-c")),
+        case("cpp_server_beside_a_job", || serve("zernel-test-cpp")),
         case("linked_statically", linked_statically),
     ],
     LOADED,
@@ -125,9 +144,30 @@ fn cpp(name: &str) -> Outcome {
     run("zernel-test-cpp", &[name])
 }
 
+/// A server answers beside a job: by its class alone, and with requests beside its streams and in them.
+fn serve(program: &str) -> Outcome {
+    for way in ["serve_by_class", "serve_beside", "serve_inline"] {
+        let mut job = command(program, &["job"])?
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let said = job.stdout.take().context("its output")?;
+        let mut line = String::new();
+        BufReader::new(said).read_line(&mut line)?;
+        let served = run(program, &[way]);
+        drop(job.stdin.take());
+        let status = job.wait()?;
+        served?;
+        ensure!(status.success(), "{program} job beside {way}: {status}");
+        check_eq!(line, "it works\n");
+    }
+    Ok(())
+}
+
 /// The static library does as the shared one.
 fn linked_statically() -> Outcome {
     run("zernel-test-c-static", &["bad_input"])?;
+    run("zernel-test-c-static", &["graph_bad_input"])?;
     run("zernel-test-cpp-static", &["bad_input"])?;
     run("zernel-test-cpp-static", &["scheduler"])
 }

@@ -134,9 +134,10 @@ impl New {
     }
 }
 
-/// Replaces the call of a node in a graph that can be launched.
+/// Replaces the call of a node in a graph that can be launched. The graph that it is of names it.
 fn set(exec: Handle, node: Handle, call: impl FnOnce() -> Result<Call>) -> Result<()> {
-    driver()?.exec(exec)?.set_call(node, call()?)
+    let (exec, node) = (driver()?.exec(exec)?, driver()?.node(node)?);
+    exec.set_call(node.handle, call()?)
 }
 
 /// The same in a graph.

@@ -169,6 +169,13 @@ fn kernels_are_changed() -> Outcome {
         .is(1)?;
     cuda.graph_set_kernel(exec, node, &kernel(12_345, &places))
         .is(400)?;
+    // It is named by the graph that it is of.
+    let other = Graph::new(&program)?.instantiate()?;
+    cuda.graph_set_kernel(other, node, &kernel(mac, &places))
+        .is(1)?;
+    cuda.graph_destroy(graph.graph).ok()?;
+    cuda.graph_set_kernel(exec, node, &kernel(mac, &places))
+        .is(1)?;
     cuda.graph_launch(exec, LEGACY).ok()?;
     check_eq!(program.values(memory, 1)?, [step(6)]);
     Ok(())

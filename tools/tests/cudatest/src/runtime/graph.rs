@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Requests that are parts of graphs.
 
+use std::cell::Cell;
+
 use anyhow::{ensure, Context as _, Result};
 use cuda::Stream;
 use testkit::child::in_child;
@@ -17,6 +19,8 @@ struct Capture<'a> {
     cuda: &'a Cuda,
     program: &'a Program,
     stream: u64,
+    /// The graph that was captured last.
+    graph: Cell<u64>,
 }
 
 impl<'a> Capture<'a> {
@@ -27,6 +31,7 @@ impl<'a> Capture<'a> {
             cuda,
             program,
             stream,
+            graph: Cell::new(0),
         })
     }
 
@@ -42,13 +47,14 @@ impl<'a> Capture<'a> {
         self.program.work(self.stream(), TICK)?;
         self.cuda.capture_end(self.stream, &mut graph).ok()?;
         self.cuda.graph_instantiate(&mut made, graph, 0).ok()?;
+        self.graph.set(graph);
         Ok((recorded?, made))
     }
 
     /// A graph with requests of a runtime.
     fn requests(&self, runtime: &Runtime) -> Result<(GraphRequests, u64)> {
         let (recorded, made) = self.capture(|| Ok(runtime.record(self.stream())?))?;
-        Ok((recorded.instantiated(executable_of(made)), made))
+        Ok((recorded.instantiated(executable_of(made))?, made))
     }
 
     fn launch(&self, made: u64) -> Outcome {
@@ -72,7 +78,7 @@ pub fn launches() -> Outcome {
     let runtime = attach(Options::default())?;
     let cuda = Cuda::open()?;
     let capture = Capture::new(&cuda, &program)?;
-    let (mut requests, made) = capture.requests(&runtime)?;
+    let (requests, made) = capture.requests(&runtime)?;
     capture.launch(made)?;
     capture.wait()?;
     let mut lanes = Vec::new();
@@ -119,7 +125,7 @@ pub fn lanes() -> Outcome {
     let runtime = attach(Options::default().lanes(2))?;
     let cuda = Cuda::open()?;
     let capture = Capture::new(&cuda, &program)?;
-    let (mut requests, made) = capture.requests(&runtime)?;
+    let (requests, made) = capture.requests(&runtime)?;
     // The lane of the graph is none of the runtime's.
     let beside = [runtime.begin(&later())?, runtime.begin(&later())?];
     check_eq!(
@@ -167,30 +173,50 @@ pub fn refused() -> Outcome {
     for (stream, name) in [
         (capture.stream(), "ZERNEL_NOT_CAPTURING"),
         (foreign.stream(), "ZERNEL_FOREIGN_STREAM"),
+        (stream_of(capture.stream + 1), "ZERNEL_CUDA_FAILED"),
     ] {
         check_eq!(record(stream).map(|error| error.name()), Some(name));
     }
     check_eq!(runtime.counters(), before);
     // An inert runtime puts nothing there.
     let inert = Runtime::attach(&Options::default().mode(Mode::Off))?;
-    let (mut nothing, made) = capture.requests(&inert)?;
+    let (nothing, made) = capture.requests(&inert)?;
     check_eq!(nothing.begin(&Spec::new()).idle(), Some(Idle::Inert));
     capture.launch(made)?;
     capture.wait()?;
-    // A request of another graph than its own is refused, and launches of both go through.
+    // Not with another graph than its own, nor with one that was destroyed.
     let (recorded, own) = capture.capture(|| Ok(runtime.record(capture.stream())?))?;
-    let mut requests = recorded.instantiated(executable_of(made));
-    check_eq!(requests.begin(&now()).idle(), Some(Idle::Refused));
-    for graph in [own, made] {
+    let (_, gone) = capture.capture(|| Ok(()))?;
+    cuda.graph_exec_destroy(gone).ok()?;
+    for other in [made, gone] {
+        let error = recorded.instantiated(executable_of(other)).err();
+        let told = error.map(|error| (error.name(), error.errno()));
+        check_eq!(told, Some(("ZERNEL_FOREIGN_GRAPH", 52)));
+    }
+    let requests = recorded.instantiated(executable_of(own))?;
+    let request = requests.begin(&later());
+    check_eq!(request.idle(), None);
+    let error = recorded.instantiated(executable_of(own)).err();
+    ensure!(matches!(error, Some(Error::NoLane)), "{error:?}");
+    check_eq!(runtime.counters().failed_calls, before.failed_calls);
+    drop(request);
+    // The nodes are named by the captured graph.
+    let (orphaned, launched) = capture.requests(&runtime)?;
+    cuda.graph_destroy(capture.graph.get()).ok()?;
+    check_eq!(orphaned.begin(&now()).idle(), Some(Idle::Refused));
+    check_eq!(runtime.counters().failed_calls, before.failed_calls + 1);
+    for graph in [own, made, launched] {
         capture.launch(graph)?;
         capture.wait()?;
     }
-    check_eq!(runtime.counters().failed_calls, before.failed_calls + 1);
-    drop(requests);
-    let (mut requests, made) = capture.requests(&runtime)?;
+    drop((recorded, requests, orphaned));
+    let (recorded, made) = capture.capture(|| Ok(runtime.record(capture.stream())?))?;
+    let requests = recorded.instantiated(executable_of(made))?;
     in_child(|| {
         check_eq!(requests.begin(&now()).idle(), Some(Idle::Forked));
         let error = runtime.record(capture.stream()).err();
+        ensure!(matches!(error, Some(Error::Forked)), "{error:?}");
+        let error = recorded.instantiated(executable_of(made)).err();
         ensure!(matches!(error, Some(Error::Forked)), "{error:?}");
         Ok(())
     })?;
