@@ -29,6 +29,8 @@ impl Status {
     pub const ALREADY_REGISTERED: Self = Self(712);
     /// The driver or the device cannot do that.
     pub const NOT_SUPPORTED: Self = Self(801);
+    /// The stream is captured, and the call cannot be.
+    pub const CAPTURE_UNSUPPORTED: Self = Self(900);
 
     /// Errors after which a context is of no use: each call fails until it is destroyed.
     const LOST: [c_int; 17] = [

@@ -203,10 +203,16 @@ impl ArrayMeta {
         })
     }
 
-    /// The layout of a chunk of these shards, or of an object that is one; `None`: it is not known.
-    pub(crate) fn layout(&self, shards: Option<&Sharding>, bytes: &[u8]) -> Option<Layout> {
+    /// The layout of a chunk of these shards, or of an object that is one; `None`: it is not known, or has
+    /// more than so many substreams.
+    pub(crate) fn layout(
+        &self,
+        shards: Option<&Sharding>,
+        bytes: &[u8],
+        substreams: u32,
+    ) -> Option<Layout> {
         let (codecs, form) = self.form(shards).ok()?;
-        decode::layout(&codecs, &form, bytes)
+        decode::layout(&codecs, &form, bytes, substreams)
     }
 
     /// Its chunks tell of their substreams by their header, and not by their shape.

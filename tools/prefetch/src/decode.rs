@@ -80,13 +80,18 @@ impl Forms {
     }
 }
 
-/// The layout of a chunk by its outermost codec. `None`: it is not known.
+/// The layout of a chunk of no more than `substreams` substreams, by its outermost codec. `None`: it is not
+/// known, or has more, and takes no memory then.
 pub(crate) fn layout(
     codecs: &CodecChain,
     form: &ChunkRepresentation,
     packed: &[u8],
+    substreams: u32,
 ) -> Option<Layout> {
     let outermost = codecs.bytes_to_bytes_codecs().last()?;
+    if has_blocks(codecs) && layout::blocks(packed)? > substreams {
+        return None;
+    }
     let forms = Forms::of(codecs, form, "").ok()?;
     match forms.bytes[forms.bytes.len() - 2] {
         BytesRepresentation::FixedSize(bytes) => {
@@ -285,6 +290,12 @@ mod tests {
         let packed = array.encoded(&bytes);
         let blocks = layout::blocks(&packed).expect("a header");
         assert_eq!(blocks, 32);
+        let layout = |most| array.layout(None, &packed, most);
+        assert_eq!(
+            layout(blocks).map(|layout| layout.substreams()),
+            Some(blocks)
+        );
+        assert_eq!(layout(blocks - 1), None);
         let decode = |most| array.decode_by(None, "k", Packed::Whole(&packed), most);
         assert_eq!(decode(blocks), Ok(bytes.clone()));
         assert_eq!(array.decode("k", &packed), Ok(bytes));

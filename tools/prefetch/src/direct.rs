@@ -6,6 +6,7 @@
 
 use std::fs;
 use std::ops::Range;
+use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::sync::Arc;
@@ -29,7 +30,8 @@ fn unavailable(key: &str, why: impl std::fmt::Display) -> Fault {
 #[derive(Debug)]
 struct Shared {
     driver: Arc<Driver>,
-    context: Own,
+    /// Memory of it keeps it.
+    context: Arc<Own>,
     /// Why it is not there, otherwise.
     cufile: Result<Arc<CuFile>, String>,
 }
@@ -50,7 +52,7 @@ impl Direct {
         let lacking = |error: cuda::Error| Fault::new(Kind::Unsupported, error.to_string());
         Ok(Self(Arc::new(Shared {
             driver: Arc::clone(driver),
-            context: context.map_err(lacking)?,
+            context: Arc::new(context.map_err(lacking)?),
             cufile: CuFile::open(cufile),
         })))
     }
@@ -66,7 +68,7 @@ impl Direct {
     ///
     /// [`Kind::Unavailable`]: there are not so many.
     pub fn memory(&self, bytes: usize) -> Result<Arc<Memory>, Fault> {
-        let memory = Memory::new(&self.0.driver, self.0.context.context(), bytes);
+        let memory = Memory::within(&self.0.context, bytes);
         let none = |error| unavailable("memory of the GPU", error);
         memory.map(Arc::new).map_err(none)
     }
@@ -86,12 +88,16 @@ impl Direct {
             };
             Fault::new(kind, format!("{key}: {error}"))
         };
-        let file = fs::File::open(path).map_err(error)?;
+        // A pipe without a writer would be waited for, and is refused.
+        let flags = OFlags::NONBLOCK.bits() as i32;
+        let mut options = fs::OpenOptions::new();
+        let file = options.read(true).custom_flags(flags).open(path);
+        let file = file.map_err(error)?;
         if !file.metadata().map_err(error)?.is_file() {
             return Err(unavailable(&key, "it is no file"));
         }
         let handle = match &self.0.cufile {
-            Ok(cufile) => opened(path)
+            Ok(cufile) => opened(&file)
                 .map_err(|error| error.to_string())
                 .and_then(|file| cufile.register(file)),
             Err(why) => Err(why.clone()),
@@ -121,12 +127,14 @@ impl Direct {
     }
 }
 
-/// A file, as cuFile likes it: without the cache of the system, where the file system does that.
-fn opened(path: &Path) -> std::io::Result<fs::File> {
+/// A file again, as cuFile likes it: without the cache of the system, where the file system does that.
+fn opened(file: &fs::File) -> std::io::Result<fs::File> {
+    // Its path may be that of another file by now.
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     let direct = OFlags::DIRECT.bits() as i32;
     let mut options = fs::OpenOptions::new();
-    let file = options.read(true).custom_flags(direct).open(path);
-    file.or_else(|_| fs::File::open(path))
+    let file = options.read(true).custom_flags(direct).open(&path);
+    file.or_else(|_| fs::File::open(&path))
 }
 
 /// A local file that is open.
@@ -175,8 +183,9 @@ impl Lane {
     ///
     /// # Errors
     ///
-    /// [`Kind::Misuse`]: the range has no bytes, or has them beyond the memory; [`Kind::TooLarge`]: it has
-    /// more than [`MOST_BYTES`]; [`Kind::Unavailable`]: the file or a call of CUDA or cuFile failed.
+    /// [`Kind::Misuse`]: the range has no bytes, or has them beyond the memory, or the stream is captured for
+    /// a graph; [`Kind::TooLarge`]: it has more than [`MOST_BYTES`]; [`Kind::Unavailable`]: the file or a call
+    /// of CUDA or cuFile failed.
     pub fn read(
         &self,
         file: &File,
@@ -273,7 +282,8 @@ impl Reading {
         self.ended()
     }
 
-    /// Tells one of its end, as a batch does ([`Batch::tell`]): a request of zernel, for instance. A
+    /// Tells one of its end, as a batch does ([`Batch::tell`]): a request of zernel, for instance. It is
+    /// told, and dropped, by a thread of CUDA: it makes no call of CUDA, and ends no lane or memory. A
     /// context that is lost tells nobody.
     ///
     /// # Errors

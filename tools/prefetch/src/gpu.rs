@@ -29,7 +29,7 @@ const OUT_OF_MEMORY: i32 = 2;
 /// The stream of a back-end, and its memory of the GPU.
 #[derive(Debug)]
 struct Lane {
-    stream: OwnStream,
+    stream: Arc<OwnStream>,
     memory: Option<Memory>,
 }
 
@@ -101,7 +101,7 @@ impl Gpu {
         let stream = driver.create_usual_stream(context.context());
         Ok(Self {
             lane: Mutex::new(Lane {
-                stream: stream.map_err(lacking)?,
+                stream: Arc::new(stream.map_err(lacking)?),
                 memory: None,
             }),
             nvcomp,
@@ -147,11 +147,12 @@ impl Gpu {
         }
     }
 
-    /// Has memory of so many bytes.
+    /// Has memory of so many bytes. Other streams of the program may wait for the chunks that it is for, so
+    /// that it waits for none of them.
     fn reserve(&self, lane: &mut Lane, bytes: usize) -> Result<(), Failed> {
         if lane.memory.as_ref().is_none_or(|has| has.length() < bytes) {
             lane.memory = None;
-            lane.memory = Some(Memory::new(&self.driver, self.context(), bytes)?);
+            lane.memory = Some(Memory::behind(&lane.stream, bytes)?);
         }
         Ok(())
     }
@@ -248,6 +249,9 @@ impl Backend for Gpu {
     }
 
     fn expect(&self, hint: Hint) {
+        if self.is_lost() {
+            return;
+        }
         // A wave that is on its way has its own room.
         let Ok(mut lane) = self.lane.try_lock() else {
             return;
@@ -257,7 +261,9 @@ impl Backend for Gpu {
         let count = hint.chunks as usize * hint.substreams.max(1) as usize;
         if let Some(bytes) = Room::expected(count, part).filter(|bytes| *bytes <= self.most) {
             // Without it the wave gets its own, or is decoded on the CPU.
-            let _is_there = self.reserve(&mut lane, bytes);
+            if let Err(Failed::Lost) = self.reserve(&mut lane, bytes) {
+                self.is_lost.store(true, Ordering::Relaxed);
+            }
         }
     }
 }

@@ -144,14 +144,15 @@ struct Frame {
     has_checksum: bool,
 }
 
-/// `None`: there is none, or it does not tell its size, or takes a dictionary.
+/// `None`: there is none, or it does not tell its size, takes a dictionary, or is of no known form.
 fn frame(packed: &[u8]) -> Option<Frame> {
     if number::<4>(packed, 0)? != 0xfd2f_b528 {
         return None;
     }
     let flags = *packed.get(4)?;
     let is_single = flags & 0x20 != 0;
-    if flags & 0x03 != 0 {
+    // A dictionary, or a bit that no frame has set.
+    if flags & 0x0b != 0 {
         return None;
     }
     let at = 5 + usize::from(!is_single);
@@ -219,9 +220,11 @@ mod tests {
         for end in 0..7 {
             assert_eq!(Layout::of("zstd", &packed[..end], 1_000), None, "{end}");
         }
-        let mut dictionary = packed.clone();
-        dictionary[4] |= 1;
-        assert_eq!(Layout::of("zstd", &dictionary, 1_000), None);
+        for flag in [1, 2, 8] {
+            let mut flagged = packed.clone();
+            flagged[4] |= flag;
+            assert_eq!(Layout::of("zstd", &flagged, 1_000), None, "{flag}");
+        }
         let mut other = packed.clone();
         other[0] ^= 1;
         assert_eq!(Layout::of("zstd", &other, 1_000), None);

@@ -45,7 +45,10 @@ fn touched(plan: &Plan) -> Vec<Touched<'_>> {
                 all.push(Touched {
                     array: &object.array,
                     chunks: 0,
-                    first: (object, first + piece.map_or(0, |piece| piece.0)),
+                    first: (
+                        object,
+                        first.saturating_add(piece.map_or(0, |piece| piece.0)),
+                    ),
                 });
                 all.len() - 1
             });
@@ -101,7 +104,7 @@ impl Decoding {
             }
             known.insert(array.path().to_owned(), None);
         }
-        let range = GetRange::Bounded(first..first + HEADER as u64);
+        let range = GetRange::Bounded(first..first.saturating_add(HEADER as u64));
         let ask = Ask {
             range: Some(&range),
             version: object.version.as_deref(),

@@ -251,7 +251,8 @@ impl Job {
 
     /// Its layout, if a back-end takes it.
     fn layout(&self) -> Option<Layout> {
-        let layout = self.array.layout(self.sharding(), &self.bytes)?;
-        (layout.substreams() <= BACKEND_SUBSTREAMS).then_some(layout)
+        let (sharding, bytes) = (self.sharding(), &self.bytes);
+        let layout = || Ok(self.array.layout(sharding, bytes, BACKEND_SUBSTREAMS));
+        guarded(&self.key, layout).ok()?
     }
 }

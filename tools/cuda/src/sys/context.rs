@@ -63,6 +63,10 @@ impl Own {
     pub fn context(&self) -> Context {
         self.context
     }
+
+    pub(super) fn driver(&self) -> &Arc<Driver> {
+        &self.driver
+    }
 }
 
 impl Drop for Own {

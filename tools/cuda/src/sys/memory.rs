@@ -4,9 +4,9 @@
 use std::ffi::c_void;
 use std::sync::Arc;
 
-use super::context::{Context, Entered};
+use super::context::{Context, Entered, Own};
 use super::driver::Driver;
-use super::stream::Stream;
+use super::stream::{OwnStream, Stream};
 use super::Address;
 use crate::{Error, Result, Status};
 
@@ -47,10 +47,42 @@ pub struct Memory {
     context: Context,
     base: Address,
     length: usize,
+    /// The stream in whose order it is freed.
+    stream: Option<Arc<OwnStream>>,
+    /// Its context, if it keeps that.
+    own: Option<Arc<Own>>,
 }
 
 impl Memory {
-    /// So many bytes, of a context.
+    /// So many bytes, of a context that is kept until they are freed.
+    pub fn within(own: &Arc<Own>, length: usize) -> Result<Self> {
+        let mut memory = Self::new(own.driver(), own.context(), length)?;
+        memory.own = Some(Arc::clone(own));
+        Ok(memory)
+    }
+
+    /// So many bytes in the order of a stream, which they are used in. Other streams are not waited for,
+    /// neither now nor when they are freed.
+    pub fn behind(stream: &Arc<OwnStream>, length: usize) -> Result<Self> {
+        let driver = stream.driver();
+        let _entered = driver.enter(stream.context())?;
+        let mut base = 0;
+        // SAFETY: `base` is valid for writes; the stream is there.
+        let status = unsafe {
+            (driver.functions.memory_allocate_behind)(&mut base, length, stream.stream().raw())
+        };
+        driver.check("cuMemAllocAsync", status)?;
+        Ok(Self {
+            driver: driver.clone(),
+            context: stream.context(),
+            base,
+            length,
+            stream: Some(Arc::clone(stream)),
+            own: None,
+        })
+    }
+
+    /// So many bytes, of a context. They are freed when all streams of it have been waited for.
     pub fn new(driver: &Arc<Driver>, context: Context, length: usize) -> Result<Self> {
         let _entered = driver.enter(context)?;
         let mut base = 0;
@@ -62,6 +94,8 @@ impl Memory {
             context,
             base,
             length,
+            stream: None,
+            own: None,
         })
     }
 
@@ -96,6 +130,7 @@ impl Memory {
         bytes: &[u8],
     ) -> Result<()> {
         let place = self.place("cuMemcpyHtoDAsync", at, bytes.len())?;
+        entered.refuse_capture("cuMemcpyHtoDAsync", stream)?;
         // SAFETY: The stream is there; both have so many bytes, and stay until it has been waited for:
         // a context of which no call succeeds has ended its work.
         let status = unsafe {
@@ -119,6 +154,7 @@ impl Memory {
         bytes: &mut [u8],
     ) -> Result<()> {
         let place = self.place("cuMemcpyDtoHAsync", at, bytes.len())?;
+        entered.refuse_capture("cuMemcpyDtoHAsync", stream)?;
         // SAFETY: As in [`Self::write`].
         let status = unsafe {
             (entered.driver().functions.copy_out)(
@@ -147,6 +183,7 @@ impl Memory {
         then: impl FnOnce() + Send + 'static,
     ) -> Result<()> {
         let place = self.place("cuMemcpyHtoDAsync", at, bytes.len())?;
+        entered.refuse_capture("cuMemcpyHtoDAsync", stream)?;
         let bytes = Arc::new(bytes);
         let (address, length) = (bytes.as_ptr().cast(), bytes.len());
         // SAFETY: The stream is there; both have so many bytes. These stay until the function behind the
@@ -170,8 +207,16 @@ impl Drop for Memory {
     fn drop(&mut self) {
         // A context that is gone has taken it along.
         if let Ok(_entered) = self.driver.enter(self.context) {
-            // SAFETY: It was allocated there, and is freed once.
-            let _ = unsafe { (self.driver.functions.memory_free)(self.base) };
+            let functions = &self.driver.functions;
+            // SAFETY: It was allocated there, and is freed once; the stream is there.
+            let _ = unsafe {
+                match &self.stream {
+                    Some(stream) => {
+                        (functions.memory_free_behind)(self.base, stream.stream().raw())
+                    }
+                    None => (functions.memory_free)(self.base),
+                }
+            };
         }
     }
 }

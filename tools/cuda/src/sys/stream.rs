@@ -75,6 +75,14 @@ impl OwnStream {
     pub fn stream(&self) -> Stream {
         self.stream
     }
+
+    pub(super) fn context(&self) -> Context {
+        self.context
+    }
+
+    pub(super) fn driver(&self) -> &Arc<Driver> {
+        &self.driver
+    }
 }
 
 impl Drop for OwnStream {
@@ -178,11 +186,14 @@ impl Entered<'_> {
 
     /// Has a thread of the driver call a function behind all that was given to a stream so far. The
     /// function makes no call of CUDA: the driver waits for its end. It is dropped if there is an error.
-    /// A context that is lost or destroyed before calls it never.
+    /// A context that is lost or destroyed before calls it never. A stream that is captured is refused: a
+    /// graph would call it as often as it is launched.
     pub fn when_idle(&self, stream: Stream, then: impl FnOnce() + Send + 'static) -> Result<()> {
+        self.refuse_capture("cuLaunchHostFunc", stream)?;
         let then: Box<Then> = Box::new(Box::new(then));
         let raw = Box::into_raw(then);
-        // SAFETY: The stream is there; the driver calls the function once, with this value.
+        // SAFETY: The stream is there and not captured; the driver calls the function once, with this
+        // value.
         let status =
             unsafe { (self.driver().functions.host_function)(stream.raw(), call, raw.cast()) };
         let begun = self.driver().check("cuLaunchHostFunc", status);
@@ -191,6 +202,14 @@ impl Entered<'_> {
             drop(unsafe { Box::from_raw(raw) });
         }
         begun
+    }
+
+    /// An error if calls on a stream are captured for a graph.
+    pub(super) fn refuse_capture(&self, call: &'static str, stream: Stream) -> Result<()> {
+        match self.is_capturing(stream)? {
+            true => self.driver().check(call, Status::CAPTURE_UNSUPPORTED.0),
+            false => Ok(()),
+        }
     }
 
     /// True if calls on it are captured for a graph.

@@ -97,6 +97,8 @@ functions! {
     );
     copy_in = "cuMemcpyHtoDAsync" of 3020 (Address, *const c_void, usize, Raw);
     copy_out = "cuMemcpyDtoHAsync" of 3020 (*mut c_void, Address, usize, Raw);
+    memory_allocate_behind = "cuMemAllocAsync" of 11020 (*mut Address, usize, Raw);
+    memory_free_behind = "cuMemFreeAsync" of 11020 (Address, Raw);
 
     graph_kernel = "cuGraphExecKernelNodeSetParams" of 12000 (Raw, Raw, *const KernelNode);
     graph_words = "cuGraphExecBatchMemOpNodeSetParams" of 11070 (Raw, Raw, *const WordsNode);

@@ -53,7 +53,7 @@ cuda::functions! {
     ) -> Status;
 }
 
-/// The library, open. It stays so until the process ends.
+/// The library, open. It stays so until the process ends: it has threads of its own.
 #[derive(Debug)]
 pub(crate) struct CuFile {
     functions: Functions,
@@ -147,10 +147,13 @@ impl CuFile {
             let names = absent.join(", ");
             format!("{shown} lacks {names}; that of CUDA 12.2 has all")
         })?;
+        let cufile = Arc::new(Self { functions });
+        // It is never unloaded, for its threads run its code.
+        std::mem::forget(Arc::clone(&cufile));
         // SAFETY: It takes nothing.
-        let status = unsafe { (functions.open)() };
+        let status = unsafe { (cufile.functions.open)() };
         check("cuFileDriverOpen", &status)?;
-        Ok(Arc::new(Self { functions }))
+        Ok(cufile)
     }
 
     /// Registers a file.

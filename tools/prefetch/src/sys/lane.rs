@@ -96,8 +96,15 @@ impl Lane {
     /// Reads that were begun and are not over.
     pub(crate) fn flying(&self) -> usize {
         let mut flying = lock(&self.flying);
-        flying.retain(|read| !read.is_over.load(Ordering::Acquire));
-        flying.len()
+        let all = std::mem::take(&mut *flying);
+        let is_over = |read: &Flying| read.is_over.load(Ordering::Acquire);
+        let (over, left): (Vec<_>, Vec<_>) = all.into_iter().partition(is_over);
+        let count = left.len();
+        *flying = left;
+        drop(flying);
+        // Memory that is freed may wait for the GPU, and others need the lock meanwhile.
+        drop(over);
+        count
     }
 
     /// True if nothing is left to do.
@@ -131,6 +138,15 @@ impl Lane {
         };
         let entered = self.driver.enter(self.context);
         let entered = entered.map_err(|error| fault(key, error))?;
+        // A graph would read as often as it is launched, to memory that nobody keeps.
+        match entered.is_capturing(self.stream()) {
+            Ok(false) => {}
+            Ok(true) => {
+                let text = format!("{key}: its stream is captured for a graph");
+                return Err(Fault::new(Kind::Misuse, text));
+            }
+            Err(error) => return Err(fault(key, error)),
+        }
         // It is there before the read is.
         lock(&self.flying).push(Flying {
             is_over: Arc::clone(&is_over),
@@ -156,7 +172,8 @@ impl Lane {
                 Err(Fault::new(Kind::Misuse, text))
             }
         };
-        if begun.is_err() {
+        // A read that failed halfway may go on: all that it uses stays until the stream was idle.
+        if begun.is_err() && matches!(entered.is_idle(self.stream()), Ok(true)) {
             is_over.store(true, Ordering::Release);
         }
         self.flying();
@@ -181,7 +198,10 @@ impl Lane {
         // SAFETY: The stream is registered by the invariant. File and memory stay in the list until the
         // end is told, `asked` is that function's; the place was checked.
         let begun = unsafe { cufile.read(self.stream(), file, memory.base(), &asked) };
-        begun.map_err(|why| fault(key, why))?;
+        if let Err(why) = begun {
+            end.is_over.store(true, Ordering::Release);
+            return Err(fault(key, why));
+        }
         let (own, name) = (Arc::clone(&asked), key.to_owned());
         let behind = entered.when_idle(self.stream(), move || {
             // SAFETY: The read is before this in the stream.
@@ -205,8 +225,10 @@ impl Lane {
 
 impl Drop for Lane {
     fn drop(&mut self) {
-        // A context that is lost has ended its work.
-        let _ = self.wait();
+        if self.wait().is_err() {
+            // Its reads may go on: memory and files stay until the process ends.
+            std::mem::forget(std::mem::take(&mut *lock(&self.flying)));
+        }
         if let Some(cufile) = &self.cufile {
             cufile.deregister_stream(self.stream());
         }

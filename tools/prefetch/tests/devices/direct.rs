@@ -2,6 +2,7 @@
 //! Reads into memory of a GPU: their ends, their order, faults, and a library that is not there.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
 use std::thread;
@@ -247,6 +248,9 @@ fn one_is_told_of_the_end() {
         assert_eq!(told.ready.load(Ordering::Relaxed), 0);
         lab.set(1);
         assert_eq!(reading.wait().is_ok(), ready == 1);
+        // The end is there before it is told.
+        let entered = lab.driver.enter(lab.context()).expect("a context");
+        entered.wait_idle(lane.stream()).expect("a stream");
         let found = (
             told.ready.load(Ordering::Relaxed),
             told.failed.load(Ordering::Relaxed),
@@ -293,6 +297,10 @@ fn faults_are_told() {
             "cuCtxGetCurrent",
             ": cuCtxGetCurrent: CUDA_ERROR_FAKE (719)",
         ),
+        (
+            "cuStreamIsCapturing",
+            ": cuStreamIsCapturing: CUDA_ERROR_FAKE (719)",
+        ),
     ] {
         knobs.set("FAILS", name);
         let (found, text) = kind(lab.read(&lane, &memory));
@@ -300,6 +308,10 @@ fn faults_are_told() {
         assert_eq!(lane.in_flight(), 0);
         knobs.clear();
     }
+    knobs.set("CAPTURES", "1");
+    let told = format!("{path}: its stream is captured for a graph");
+    assert_eq!(kind(lab.read(&lane, &memory)), (Kind::Misuse, told));
+    knobs.clear();
     lab.park(lane.stream());
     let reading = lab.read(&lane, &memory).expect("it is begun");
     knobs.set("FAILS", "cuStreamQuery,cuStreamSynchronize");
@@ -318,6 +330,82 @@ fn faults_are_told() {
     let lane = ordinary.direct.lane().expect("a stream");
     let read = lane.read(&ordinary.file(), SIZE - 10..end, &memory, 0);
     assert_eq!(kind(read).0, Kind::Unavailable);
+}
+
+#[test]
+fn a_read_that_fails_halfway_keeps_what_it_uses() {
+    let knobs = Knobs::turn();
+    for cufile in [library(), nowhere()] {
+        let lab = Lab::new(&cufile);
+        let log = lab.folder.path().join("log");
+        let lane = lab.direct.lane().expect("a stream");
+        let memory = lab.direct.memory(ROOM).expect("memory");
+        lab.park(lane.stream());
+        knobs.set("FAILS", "cuLaunchHostFunc,cuStreamSynchronize");
+        assert_eq!(kind(lab.read(&lane, &memory)).0, Kind::Unavailable);
+        knobs.clear();
+        knobs.set("LOG", &log);
+        drop(memory);
+        assert_eq!(lane.in_flight(), 1);
+        assert!(!log.exists(), "nothing is freed");
+        lab.set(1);
+        drop(lane);
+        let calls = std::fs::read_to_string(&log).expect("a log");
+        assert!(calls.contains("cuMemFree"), "{calls}");
+        knobs.clear();
+    }
+}
+
+#[test]
+fn a_lane_that_cannot_wait_frees_nothing() {
+    let knobs = Knobs::turn();
+    let lab = Lab::new(&library());
+    let log = lab.folder.path().join("log");
+    // The test leaves memory behind: others have as much as they take without one byte.
+    let lane = lab.direct.lane().expect("a stream");
+    let memory = lab.direct.memory(1).expect("memory");
+    lab.park(lane.stream());
+    let reading = lane.read(&lab.file(), 0..1, &memory, 0);
+    drop(reading.expect("it is begun"));
+    let weak = Arc::downgrade(&memory);
+    drop(memory);
+    knobs.set("LOG", &log);
+    knobs.set("FAILS", "cuStreamSynchronize");
+    drop(lane);
+    knobs.clear();
+    lab.set(1);
+    let calls = std::fs::read_to_string(&log).expect("a log");
+    assert!(!calls.contains("cuMemFree"), "{calls}");
+    assert!(!calls.contains("cuFileHandleDeregister"), "{calls}");
+    assert!(weak.upgrade().is_some_and(|memory| memory.length() == 1));
+}
+
+#[test]
+fn memory_keeps_its_context_and_a_process_its_library() {
+    let knobs = Knobs::turn();
+    let folder = tempfile::tempdir().expect("a folder");
+    let source = "struct status { int error, cuda; };
+        struct status cuFileDriverOpen(void) { struct status none = {0, 0}; return none; }
+        void cuFileHandleRegister(void) {}
+        void cuFileHandleDeregister(void) {}
+        void cuFileStreamRegister(void) {}
+        void cuFileStreamDeregister(void) {}
+        void cuFileReadAsync(void) {}";
+    let other = compiled(folder.path(), source);
+    let (driver, device) = driver();
+    let direct = Direct::open(&driver, device, &other).expect("a context");
+    assert_eq!(direct.why_not(), None);
+    let memory = direct.memory(ROOM).expect("memory");
+    let log = folder.path().join("log");
+    knobs.set("LOG", &log);
+    drop(direct);
+    assert!(!log.exists(), "its memory is there");
+    drop(memory);
+    let calls = std::fs::read_to_string(&log).expect("a log");
+    assert_eq!(calls, "cuMemFree\ncuDevicePrimaryCtxRelease\n");
+    let loaded = std::fs::read_to_string("/proc/self/maps").expect("a list");
+    let other = other.canonicalize().expect("a path");
+    assert!(loaded.contains(&other.display().to_string()), "{loaded}");
 }
 
 #[test]
@@ -341,6 +429,10 @@ fn bounds_are_checked() {
         let open = |path: &Path| kind(lab.direct.file(path)).0;
         assert_eq!(open(&lab.folder.path().join("none")), Kind::Missing);
         assert_eq!(open(lab.folder.path()), Kind::Unavailable);
+        let pipe = lab.folder.path().join("pipe");
+        let made = Command::new("mkfifo").arg(&pipe).status();
+        assert!(made.expect("a command").success());
+        assert_eq!(open(&pipe), Kind::Unavailable);
     }
     let (knobs, lab) = (&_knobs, Lab::new(&library()));
     knobs.set("MEMORY", "1000");

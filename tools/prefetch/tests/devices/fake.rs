@@ -26,7 +26,7 @@ pub fn driver() -> (Arc<Driver>, Device) {
 #[derive(Debug)]
 pub struct Knobs(#[allow(dead_code)] MutexGuard<'static, ()>);
 
-const NAMES: [&str; 5] = ["FAILS", "MEMORY", "NVCOMP", "SHORT", "LOG"];
+const NAMES: [&str; 6] = ["FAILS", "MEMORY", "NVCOMP", "SHORT", "CAPTURES", "LOG"];
 
 impl Knobs {
     pub fn turn() -> Self {

@@ -170,7 +170,7 @@ fn calls_that_fail_leave_chunks_to_the_cpu() {
         check(ZSTD, &gpu, counts(8, 0), name);
     }
     for name in [
-        "cuMemAlloc",
+        "cuMemAllocAsync",
         "cuMemcpyHtoDAsync",
         "cuMemcpyDtoHAsync",
         "cuStreamSynchronize",
@@ -202,6 +202,45 @@ fn a_hint_gets_the_memory_before_the_wave() {
     // One that is beyond the bound gets none.
     gpu.expect(hint(u32::MAX));
     assert_eq!(gpu.room(), room);
+}
+
+#[test]
+fn a_hint_makes_no_call_of_a_lost_context() {
+    let knobs = Knobs::turn();
+    let gpu = gpu(1 << 20);
+    let hint = Hint {
+        chunks: 8,
+        substreams: 1,
+        bytes: CHUNK as u64,
+    };
+    knobs.set("FAILS", "cuMemAllocAsync");
+    gpu.expect(hint);
+    assert!(gpu.is_lost());
+    knobs.clear();
+    gpu.expect(hint);
+    assert_eq!(gpu.room(), 0);
+}
+
+#[test]
+fn a_wave_waits_for_no_other_stream() {
+    let knobs = Knobs::turn();
+    let folder = tempfile::tempdir().expect("a folder");
+    let log = folder.path().join("log");
+    knobs.set("LOG", &log);
+    let gpu = gpu(64 << 20);
+    gpu.expect(Hint {
+        chunks: 1,
+        substreams: 1,
+        bytes: 1,
+    });
+    let room = gpu.room();
+    check(ZSTD, &gpu, counts(8, 0), "more room");
+    assert!(gpu.room() > room && room > 0);
+    drop(gpu);
+    // That call waits for all streams, and those of the program may wait for the wave.
+    let calls = std::fs::read_to_string(&log).expect("a log");
+    assert!(!calls.contains("cuMemFree"), "{calls}");
+    assert!(calls.contains("cuStreamDestroy"), "{calls}");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use crate::fake::{driver, Knobs};
 
 #[test]
 fn bytes_are_copied_within_memory_alone() {
-    let _knobs = Knobs::turn();
+    let knobs = Knobs::turn();
     let (driver, device) = driver();
     let own = driver.primary_context(device).expect("a context");
     let stream = driver.create_usual_stream(own.context());
@@ -33,6 +33,16 @@ fn bytes_are_copied_within_memory_alone() {
         let text = format!("cuMemcpyDtoHAsync: 10 bytes at {at} of 100 (1)");
         assert_eq!(refused.expect_err("beyond it").to_string(), text);
     }
+    // A graph would copy when the bytes are gone.
+    knobs.set("CAPTURES", "1");
+    for refused in [
+        memory.write(&entered, stream, 90, &[8; 10]),
+        memory.read(&entered, stream, 88, &mut bytes),
+    ] {
+        let error = refused.expect_err("it is captured");
+        assert_eq!(error.status(), Some(Status::CAPTURE_UNSUPPORTED));
+    }
+    knobs.clear();
     assert_eq!(memory.read(&entered, stream, 88, &mut bytes), Ok(()));
     assert_eq!(bytes[2..], [7; 10]);
 }
@@ -64,6 +74,15 @@ fn a_function_is_called_once_behind_the_stream_or_dropped() {
     let begun = entered.when_idle(stream.stream(), || panic!("of a function"));
     assert_eq!(begun, Ok(()));
     assert_eq!(entered.wait_idle(stream.stream()), Ok(()));
+    // A graph would call it more than once.
+    knobs.set("CAPTURES", "1");
+    let mark = Arc::new(());
+    let own_mark = Arc::clone(&mark);
+    let refused = entered.when_idle(stream.stream(), move || drop(own_mark));
+    let error = refused.expect_err("it is captured");
+    assert_eq!(error.status(), Some(Status::CAPTURE_UNSUPPORTED));
+    assert_eq!(Arc::strong_count(&mark), 1);
+    knobs.clear();
     let (mark, held) = (Arc::new(()), Arc::new(()));
     let own_mark = Arc::clone(&mark);
     knobs.set("FAILS", "cuLaunchHostFunc");

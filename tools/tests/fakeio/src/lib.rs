@@ -8,7 +8,9 @@
 //! - `FAKEIO_MEMORY`: bytes of the GPU; 1 GiB if it is not set.
 //! - `FAKEIO_NVCOMP`: the version of nvCOMP, 5300 if it is not set.
 //! - `FAKEIO_SHORT`: reads of cuFile end so many bytes before their end.
-//! - `FAKEIO_LOG`: a file that gets a line for each call of cuFile, and for the end of each stream.
+//! - `FAKEIO_CAPTURES`: a number: each stream is captured.
+//! - `FAKEIO_LOG`: a file that gets a line for each call of cuFile, and for each call that ends a stream,
+//!   frees memory or gives a context back.
 
 mod knobs;
 mod stream;

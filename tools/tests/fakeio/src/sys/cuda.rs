@@ -3,7 +3,7 @@
 
 use std::cell::RefCell;
 use std::ffi::{c_char, c_int, c_uint, c_void, CStr};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::memory;
@@ -23,6 +23,9 @@ thread_local! {
     /// The contexts of a thread.
     static STACK: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
 }
+
+/// Memory that is to be freed in the order of a stream, and is not yet.
+static LEAVING: AtomicUsize = AtomicUsize::new(0);
 
 /// A place of the caller for a result.
 type Out<T> = *mut T;
@@ -90,6 +93,7 @@ functions! {
     }
 
     cuDevicePrimaryCtxRelease(_device: c_int) {
+        knobs::log("cuDevicePrimaryCtxRelease");
         0
     }
 
@@ -126,6 +130,13 @@ functions! {
         match stream::find(handle) {
             Some(stream) if stream.is_idle() => 0,
             Some(_) => NOT_READY,
+            None => INVALID_HANDLE,
+        }
+    }
+
+    cuStreamIsCapturing(handle: usize, capturing: Out<c_int>) {
+        match stream::find(handle) {
+            Some(_) => set(capturing, c_int::from(knobs::number("FAKEIO_CAPTURES").is_some())),
             None => INVALID_HANDLE,
         }
     }
@@ -178,7 +189,38 @@ functions! {
         }
     }
 
+    cuMemAllocAsync(base: Out<u64>, length: usize, handle: usize) {
+        if stream::find(handle).is_none() {
+            return INVALID_HANDLE;
+        }
+        loop {
+            // Looked at first: memory that leaves meanwhile is there for the next try.
+            let leaving = LEAVING.load(Ordering::Acquire);
+            match memory::allocate(length) {
+                Some(found) => return set(base, found),
+                None if leaving == 0 => return OUT_OF_MEMORY,
+                None => std::thread::sleep(Duration::from_micros(100)),
+            }
+        }
+    }
+
+    cuMemFreeAsync(base: u64, handle: usize) {
+        LEAVING.fetch_add(1, Ordering::AcqRel);
+        let given = give(handle, move || {
+            // Freed twice: that ends a test, and not a thread that others wait for.
+            if !memory::free(base) {
+                std::process::abort();
+            }
+            LEAVING.fetch_sub(1, Ordering::AcqRel);
+        });
+        if given != 0 {
+            LEAVING.fetch_sub(1, Ordering::AcqRel);
+        }
+        given
+    }
+
     cuMemFree(base: u64) {
+        knobs::log("cuMemFree");
         if memory::free(base) { 0 } else { INVALID_VALUE }
     }
 
