@@ -247,9 +247,9 @@ def cuda_suites(session: Session) -> list[Job]:
 
 def python_suites(session: Session) -> list[Job]:
     """The Python packages: their wheels in clean environments, and one in a guest on the stand-in."""
-    def host(name: str, wheel: str, minutes: float) -> Job:
+    def host(name: str, wheel: str, minutes: float, script: str = "python-test") -> Job:
         def action(results: Results) -> None:
-            session.suite(name, [str(SCRIPTS / "python-test"), results[wheel]], count_unittest)
+            session.suite(name, [str(SCRIPTS / script), results[wheel]], count_unittest)
 
         return Job(name, action, (wheel,), minutes, BUILD_MEMORY_MB)
 
@@ -260,8 +260,9 @@ def python_suites(session: Session) -> list[Job]:
                      lambda results: [*modules(results[built]), f"{results['python-guest']}:/"],
                      command, *more, mem=2048, options=lambda results: linked(results["cuda"]))
 
-    # Its libraries take minutes to build.
+    # Libraries of one take minutes to build; those of PyTorch are 150 MB to download.
     more = [] if SHORT else [build(session, "prefetch-wheel", 8, "wheel", "prefetch-python"),
+                             host("python-torch", "wheel", 3, "torch-test"),
                              host("prefetch-python", "prefetch-wheel", 1)]
     return [build(session, "wheel", 3, "wheel", needs="cuda"), *more,
             host("python", "wheel", 0.5),
