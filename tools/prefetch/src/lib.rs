@@ -53,6 +53,7 @@ mod sys;
 pub mod turnstile;
 #[cfg(not(loom))]
 pub mod wave;
+#[cfg(not(loom))]
 mod whole;
 
 pub use fault::{Fault, Kind};
