@@ -38,19 +38,31 @@ struct Held {
     attached: Arc<Attached>,
 }
 
+fn is_handle(object: &Bound<'_, PyAny>) -> bool {
+    object.is_instance_of::<PyInt>() && !object.is_instance_of::<PyBool>()
+}
+
 fn executable_of(object: &Bound<'_, PyAny>) -> PyResult<Executable> {
-    if object.is_instance_of::<PyInt>() && !object.is_instance_of::<PyBool>() {
-        return match number("graph", object)? {
-            0 => Err(Fault::Argument("0 is no graph to launch".to_owned()).into()),
-            handle => Ok(sys::executable(handle)),
-        };
+    let handle = match (is_handle(object), object.getattr_opt(METHOD)?) {
+        (true, _) => object.clone(),
+        (false, Some(method)) => method.call0()?,
+        (false, None) => {
+            return Err(PyTypeError::new_err(format!(
+                "{} is no graph to launch: it takes an int, or an object with {METHOD}()",
+                object.get_type().name()?
+            )))
+        }
+    };
+    if !is_handle(&handle) {
+        return Err(PyTypeError::new_err(format!(
+            "{} is no graph to launch: its {METHOD}() gives {}, and not an int",
+            object.get_type().name()?,
+            handle.get_type().name()?
+        )));
     }
-    match object.getattr_opt(METHOD)? {
-        Some(method) => executable_of(&method.call0()?),
-        None => Err(PyTypeError::new_err(format!(
-            "{} is no graph to launch: it takes an int, or an object with {METHOD}()",
-            object.get_type().name()?
-        ))),
+    match number("graph", &handle)? {
+        0 => Err(Fault::Argument("0 is no graph to launch".to_owned()).into()),
+        handle => Ok(sys::executable(handle)),
     }
 }
 

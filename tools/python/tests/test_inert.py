@@ -133,6 +133,13 @@ class Requests(unittest.TestCase):
             for graph in (None, "1", True, Stream(cuda_graph=7)):
                 with self.assertRaisesRegex(TypeError, "is no graph to launch"):
                     requests.instantiated(graph)
+            for handle in (None, "1", True, 1.0, Graph()):
+                with self.assertRaisesRegex(TypeError, r"raw_cuda_graph_exec\(\) gives \w+, and not"):
+                    requests.instantiated(Stream(raw_cuda_graph_exec=lambda handle=handle: handle))
+            graph = Stream()
+            graph.raw_cuda_graph_exec = lambda: graph
+            with self.assertRaisesRegex(TypeError, "gives Stream, and not an int"):
+                requests.instantiated(graph)
         with self.assertRaisesRegex(zernel.ClosedError, "ZERNEL_SHUT_DOWN"):
             requests.request()
         for stream in (None, "1"):
