@@ -292,7 +292,8 @@ public:
 	}
 
 	// Begins the request of the next launch: its data is prepared from now on. It never waits. It
-	// does nothing while the last one is not over. No other thread launches the graph meanwhile.
+	// does nothing while the last one is not over. No other thread launches or
+	// destroys the graph meanwhile.
 	Request begin(const Spec &spec = {}) const
 	{
 		check();

@@ -272,14 +272,16 @@ int zernel_graph_instantiated(struct zernel_runtime *runtime, uint64_t graph, vo
  * Begins the request of the next launch, as zernel_begin(): it never waits, and the request is named
  * by its number everywhere. 0 also while the last request of the graph is not over, which is counted
  * as no_lane, and where CUDA refuses the graph, as it is destroyed: a failed call. No other thread
- * launches the graph meanwhile.
+ * launches or destroys the graph meanwhile.
  */
 int zernel_graph_begin(struct zernel_runtime *runtime, uint64_t graph,
 		       const struct zernel_spec *spec, uint64_t *request);
 
 /*
  * Ends it; a request that it has goes on. The graph must not be launched any more: the words of its
- * nodes are those of other requests then. zernel_detach() ends all graphs of its runtime.
+ * nodes are those of other requests then. It does not wait: before the CUgraphExec is destroyed, also
+ * after this call, no other thread may be in zernel_graph_begin() or zernel_graph_instantiated() of
+ * it. zernel_detach() ends all graphs of its runtime.
  */
 int zernel_graph_destroy(struct zernel_runtime *runtime, uint64_t graph);
 

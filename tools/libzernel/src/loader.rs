@@ -6,6 +6,7 @@
 //! there is no name at which another user could put something in its place.
 
 mod find;
+mod process;
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -14,7 +15,9 @@ use rustix::fs::{memfd_create, MemfdFlags};
 use rustix::io::{pwrite, Errno};
 use serde::Serialize;
 
-pub use find::{all, of_process, Found, Listed, MOST_FILES, MOST_OF_PROCESS, MOST_OF_USER};
+pub use find::{
+    all, of_process, Found, Listed, MOST_FILES, MOST_FILES_OF_USER, MOST_OF_PROCESS, MOST_OF_USER,
+};
 
 /// Name of the file.
 const NAME: &str = "zernel-loader";
@@ -57,7 +60,8 @@ impl Pace {
 /// The counters of a loader, since it began.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Record {
-    /// Number of the loader in its process, from 1.
+    /// Number of the loader in its process, from 1, as that counts: two copies of the library in a process
+    /// count for themselves.
     pub number: u64,
     /// Batches that are to be loaded ahead now.
     pub depth: u64,

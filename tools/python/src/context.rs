@@ -2,11 +2,12 @@
 //! The context of a runtime: the one that is current, or that of a device.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
 
 use cuda::{Context, Driver, Own, LIBRARY};
 use libzernel::Zernel;
-use zernel_runtime::{Mode, Options, Runtime};
+use zernel_runtime::{Error, Mode, Options, Recorded, Runtime};
 
 use crate::error::Fault;
 
@@ -33,6 +34,7 @@ pub(crate) struct Attached {
     /// `None` where it is inert.
     place: Option<Place>,
     files: Files,
+    kept_lanes: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -62,6 +64,7 @@ impl Attached {
             runtime,
             place,
             files,
+            kept_lanes: AtomicU64::new(0),
         })
     }
 
@@ -106,13 +109,14 @@ impl Attached {
             runtime,
             place,
             files,
+            kept_lanes: AtomicU64::new(0),
         })
     }
 
     /// Makes its context that of this thread's calls.
     pub(crate) fn make_current(&self) -> Result<(), Fault> {
-        if let Some(zernel_runtime::Error::Forked) = self.runtime.inert() {
-            return Err(zernel_runtime::Error::Forked.into());
+        if let Some(Error::Forked) = self.runtime.inert() {
+            return Err(Error::Forked.into());
         }
         match &self.place {
             Some(place) => Ok(place.driver.set_current(Some(place.context))?),
@@ -120,10 +124,27 @@ impl Attached {
         }
     }
 
+    /// False where no call of it comes to CUDA: where it is inert from the beginning, and in a child of
+    /// `fork()`.
+    pub(crate) fn may_call(&self) -> bool {
+        matches!(self.runtime.inert(), None | Some(Error::Lost(_)))
+    }
+
+    /// Has the place of a request in a graph stay to the end of the process, and with it the runtime.
+    pub(crate) fn keep(self: &Arc<Self>, recorded: &Arc<Recorded>) {
+        self.kept_lanes.fetch_add(1, Relaxed);
+        std::mem::forget((self.clone(), recorded.clone()));
+    }
+
+    /// The places that stay.
+    pub(crate) fn kept_lanes(&self) -> u64 {
+        self.kept_lanes.load(Relaxed)
+    }
+
     /// The device of zernel, and the TSG there; `None` where it is inert.
     pub(crate) fn zernel(&self) -> Result<Option<(Zernel, libzernel::tsg::Id)>, Fault> {
         match (self.runtime.inert(), self.runtime.tsg()) {
-            (Some(zernel_runtime::Error::Forked), _) => Err(zernel_runtime::Error::Forked.into()),
+            (Some(Error::Forked), _) => Err(Error::Forked.into()),
             (_, Some(tsg)) => Ok(Some((Zernel::open_at(&self.files.device)?, tsg))),
             (_, None) => Ok(None),
         }
@@ -135,7 +156,7 @@ impl Drop for Attached {
         let own = self.place.as_mut().and_then(|place| place.own.take());
         match self.runtime.inert() {
             // It stayed with the parent.
-            Some(zernel_runtime::Error::Forked) => std::mem::forget(own),
+            Some(Error::Forked) => std::mem::forget(own),
             // It ends after the runtime.
             _ => {
                 if let Some(place) = &mut self.place {

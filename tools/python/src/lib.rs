@@ -3,6 +3,7 @@
 //! configuration file. What Python says better is in `python/zernel/`.
 
 mod argument;
+mod calls;
 mod config;
 mod context;
 mod error;

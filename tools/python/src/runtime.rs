@@ -330,7 +330,8 @@ impl Runtime {
 
     /// Its counters.
     fn counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let counters = self.attached()?.runtime.counters();
+        let attached = self.attached()?;
+        let counters = attached.runtime.counters();
         let found = PyDict::new(py);
         for (name, value) in [
             ("begun", counters.begun),
@@ -339,6 +340,7 @@ impl Runtime {
             ("lost", counters.lost),
             ("forked", counters.forked),
             ("failed_calls", counters.failed_calls),
+            ("kept_lanes", attached.kept_lanes()),
         ] {
             found.set_item(name, value)?;
         }

@@ -61,7 +61,12 @@ class CUDAGraph:
     def raw_cuda_graph_exec(self) -> int:
         return self._exec
 
+    def reset(self) -> None:
+        self._exec = 0
+
     def replay(self) -> None:
+        if not self._exec:
+            raise RuntimeError("the graph was reset, or is not instantiated")
         if self.context:
             self.context.launch(self._exec, self._stream)
 

@@ -3,6 +3,7 @@
 
 import ast
 import errno
+import gc
 import multiprocessing
 import os
 import pickle
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import time
 import unittest
+import weakref
 from pathlib import Path
 
 import zernel
@@ -133,6 +135,13 @@ class Requests(unittest.TestCase):
             for graph in (None, "1", True, Stream(cuda_graph=7)):
                 with self.assertRaisesRegex(TypeError, "is no graph to launch"):
                     requests.instantiated(graph)
+            for handle in (None, "1", True, 1.0, Graph()):
+                with self.assertRaisesRegex(TypeError, r"raw_cuda_graph_exec\(\) gives \w+, and not"):
+                    requests.instantiated(Stream(raw_cuda_graph_exec=lambda handle=handle: handle))
+            graph = Stream()
+            graph.raw_cuda_graph_exec = lambda: graph
+            with self.assertRaisesRegex(TypeError, "gives Stream, and not an int"):
+                requests.instantiated(graph)
         with self.assertRaisesRegex(zernel.ClosedError, "ZERNEL_SHUT_DOWN"):
             requests.request()
         for stream in (None, "1"):
@@ -140,6 +149,37 @@ class Requests(unittest.TestCase):
                 self.runtime.record(stream)
         with self.assertRaises(TypeError):
             zernel.GraphRequests()
+
+    def test_a_graph_lives_as_long_as_its_requests(self) -> None:
+        def graph() -> Stream:
+            return Stream(raw_cuda_graph_exec=lambda: 7)
+
+        requests = self.runtime.record(0)
+        first, second = graph(), graph()
+        seen = [weakref.ref(one) for one in (first, second)]
+        requests.instantiated(first)
+        with self.assertRaises(TypeError):
+            requests.instantiated("none")
+        del first
+        self.assertIsNotNone(seen[0]())
+        requests.instantiated(second)
+        self.assertIsNone(seen[0]())
+        del second
+        self.assertIsNotNone(seen[1]())
+        requests.close()
+        self.assertIsNone(seen[1]())
+        # A graph that knows its requests is forgotten with them.
+        requests, third = self.runtime.record(0), graph()
+        requests.instantiated(third)
+        third.requests = requests
+        seen = [weakref.ref(one) for one in (third, requests)]
+        del third
+        gc.collect()
+        self.assertIsNotNone(seen[0]())
+        del requests
+        gc.collect()
+        self.assertEqual([one() for one in seen], [None, None])
+        self.assertEqual(self.runtime.counters()["kept_lanes"], 0)
 
     def test_bad_arguments(self) -> None:
         request, misuse = self.runtime.request, zernel.MisuseError

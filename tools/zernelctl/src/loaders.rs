@@ -26,6 +26,7 @@ pub enum Form {
 #[derive(Debug, Serialize)]
 struct Shown<'a> {
     pid: u32,
+    loader: usize,
     uid: u32,
     comm: &'a str,
     #[serde(flatten)]
@@ -56,6 +57,7 @@ pub fn show(pid: Option<u32>, form: Form) -> Result<()> {
 fn shown(loaders: &[Found]) -> Vec<Shown<'_>> {
     let shown = loaders.iter().map(|one| Shown {
         pid: one.pid,
+        loader: one.rank,
         uid: one.uid,
         comm: &one.comm,
         record: &one.record,
@@ -98,7 +100,7 @@ fn table(loaders: &[Found]) -> String {
         vec![
             one.pid.to_string(),
             one.comm.clone(),
-            record.number.to_string(),
+            one.rank.to_string(),
             record.pace.name().to_owned(),
             format!("{}/{}", record.depth, record.depth_max),
             record.ahead.to_string(),
@@ -216,7 +218,8 @@ const METRICS: [Metric; 14] = [
     ),
 ];
 
-/// The metrics of loaders, as text of OpenMetrics 1.0. Labels are numbers alone.
+/// The metrics of loaders, as text of OpenMetrics 1.0. Labels are numbers alone, and none of them is one that
+/// a process can choose.
 fn metrics(loaders: &[Found]) -> String {
     let mut text = String::new();
     for (name, kind, help, value) in METRICS {
@@ -229,14 +232,11 @@ fn metrics(loaders: &[Found]) -> String {
         }
         text += &format!("# HELP {name} {help}\n");
         let suffix = if kind == "counter" { "_total" } else { "" };
-        for Found {
-            pid, uid, record, ..
-        } in loaders
-        {
-            let Record { number, .. } = record;
+        for one in loaders {
+            let Found { pid, rank, uid, .. } = one;
             text += &format!(
-                "{name}{suffix}{{uid=\"{uid}\",pid=\"{pid}\",loader=\"{number}\"}} {}\n",
-                value(record)
+                "{name}{suffix}{{uid=\"{uid}\",pid=\"{pid}\",loader=\"{rank}\"}} {}\n",
+                value(&one.record)
             );
         }
     }
@@ -251,7 +251,7 @@ mod tests {
 
     fn found(pid: u32) -> Found {
         let record = Record {
-            number: 1,
+            number: 9,
             depth: 3,
             depth_max: 4,
             ahead: 2,
@@ -270,6 +270,7 @@ mod tests {
         let comm = "train".to_owned();
         Found {
             pid,
+            rank: 1,
             uid: 1_000,
             comm,
             record,
@@ -288,6 +289,10 @@ mod tests {
         assert_eq!(lines[1].join(" "), line);
         let json = serde_json::to_value(shown(&[found(4_711)])).unwrap();
         assert_eq!(json[0]["pid"], 4_711);
+        assert_eq!(
+            (&json[0]["loader"], &json[0]["number"]),
+            (&1.into(), &9.into())
+        );
         assert_eq!(json[0]["pace"], "zernel");
         assert_eq!(json[0]["waited_ns"], 1_500_000_000_u64);
     }
@@ -305,6 +310,23 @@ mod tests {
         let series = text.lines().filter(|line| !line.starts_with('#')).count();
         assert_eq!(series, 2 * METRICS.len());
         assert_eq!(metrics(&[]).lines().last(), Some("# EOF"));
+    }
+
+    #[test]
+    fn no_series_is_there_twice() {
+        // A number that was chosen to be that of another loader makes no label.
+        let second = Found {
+            rank: 2,
+            ..found(1)
+        };
+        let text = metrics(&[found(1), second]);
+        let series = text.lines().filter(|line| !line.starts_with('#'));
+        let mut series: Vec<_> = series.filter_map(|line| line.split(' ').next()).collect();
+        let all = series.len();
+        series.sort_unstable();
+        series.dedup();
+        assert_eq!((series.len(), all), (2 * METRICS.len(), all));
+        assert!(!text.contains("loader=\"9\""), "{text}");
     }
 
     #[test]

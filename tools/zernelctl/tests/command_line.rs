@@ -239,7 +239,8 @@ fn loaders_are_listed_without_a_device() {
         (&json[0]["number"], &json[0]["batches"]),
         (&5.into(), &77.into())
     );
-    let series = format!("pid=\"{pid}\",loader=\"5\"}} 77");
+    assert_eq!(json[0]["loader"], 1);
+    let series = format!("pid=\"{pid}\",loader=\"1\"}} 77");
     run(&["--metrics"])
         .code(0)
         .stdout(predicate::str::contains(series))

@@ -118,7 +118,10 @@ def graph(graph: Any, *, runtime: Runtime | None = None,
         requests.instantiated(graph)
     except BaseException:
         if requests is not None:
-            requests.close()
+            # Its lane is free as soon as nobody can replay the graph; else it stays the graph's.
+            with contextlib.suppress(Exception):
+                graph.reset()
+                requests.close()
         raise
 
 

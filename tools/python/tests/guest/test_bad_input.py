@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Bad input: each case has an exception of its own and changes nothing."""
 
+import contextlib
 import ctypes
 import mmap
 import os
@@ -103,9 +104,9 @@ class Table(Case):
 
     def record_many(self) -> None:
         """A graph more than there are lanes."""
-        kept = []
-        while True:
-            kept.append(self.runtime.record(self.captured))
+        with contextlib.ExitStack() as kept:
+            while True:
+                kept.enter_context(self.runtime.record(self.captured))
 
     def state(self) -> tuple:
         """All that a case must not change."""

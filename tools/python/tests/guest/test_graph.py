@@ -5,7 +5,7 @@ import os
 import threading
 
 import zernel
-from harness import wait_until
+from harness import PATIENCE_S, wait_until
 from lab import LATE_US, TICK_NS, Case
 
 COUNT = 60
@@ -108,13 +108,58 @@ class Graphs(Case):
         # Nothing keeps it.
         del request
         runtime.request(**LATE).cancel()
-        # Those that are forgotten give their lane back, too.
-        requests, _ = self.capture(runtime)
-        self.assertEqual(runtime.request(**LATE).idle, "no_lane")
+        # The graph of those that are forgotten may be launched still: the lane stays its own.
+        requests, made = self.capture(runtime)
+        self.assertEqual(runtime.counters()["kept_lanes"], 0)
         del requests
-        free = runtime.request(**LATE)
-        self.assertIsNone(free.idle)
-        free.cancel()
+        self.assertEqual(runtime.counters()["kept_lanes"], 1)
+        self.assertEqual(runtime.request(**LATE).idle, "no_lane")
+        self.launch(made)
+        self.context.wait(self.stream)
+        # Also without its runtime, whose words it looks at.
+        runtime.close()
+        self.launch(made)
+        self.context.wait(self.stream)
+
+    def test_an_end_waits_for_begins(self) -> None:
+        runtime = self.attach()
+        for again in (False, True) * 20:
+            requests, made = self.capture(runtime)
+            ended, begun = threading.Event(), threading.Event()
+
+            def serve() -> None:
+                runtime.make_current()
+                while not ended.is_set():
+                    try:
+                        requests.request(exact=True).cancel()
+                    except zernel.ClosedError:
+                        return
+                    begun.set()
+
+            threads = [threading.Thread(target=serve, daemon=True) for _ in range(3)]
+            for thread in threads:
+                thread.start()
+            self.assertTrue(begun.wait(PATIENCE_S))
+            if again:
+                # That waits for begins in the graph from before, and begins go on.
+                other = self.context.instantiate(self.captured)
+                while True:
+                    try:
+                        requests.instantiated(other)
+                        break
+                    except zernel.Error as error:
+                        self.assertEqual(error.name, "ZERNEL_NO_LANE")
+                self.cuda.call("cuGraphExecDestroy", self.handle(made))
+                begun.clear()
+                self.assertTrue(begun.wait(PATIENCE_S))
+                made = other
+            requests.close()
+            self.cuda.call("cuGraphExecDestroy", self.handle(made))
+            ended.set()
+            for thread in threads:
+                thread.join()
+        # No begin met a graph that was destroyed.
+        self.assertEqual(runtime.counters()["failed_calls"], 0)
 
     def test_a_child_does_nothing(self) -> None:
         runtime = self.attach()
