@@ -111,16 +111,27 @@ fn s3(url: &Url, options: &StorageOptions) -> Result<Arc<dyn ObjectStore>, Fault
     })
 }
 
-/// The name of a store among those that a local disk keeps reads of: its URL, and the server that options
-/// or the environment tell.
+/// Parts of the names of options that say where a store is.
+const PLACES: [&str; 4] = ["bucket", "endpoint", "region", "virtual_hosted"];
+
+/// The name of a store among those that a local disk keeps reads of: the whole URL, with its user, its
+/// password and what is behind a `?`, and all that options or the environment say of its place. The disk
+/// writes a digest of it.
 pub(crate) fn name(place: &str, options: &StorageOptions) -> String {
-    let is_place = |name: &str| name.to_ascii_lowercase().contains("endpoint");
-    let environment = std::env::vars().filter(|(name, _)| name.starts_with("AWS_"));
+    let is_place = |name: &str| {
+        let name = name.to_ascii_lowercase();
+        PLACES.iter().any(|part| name.contains(part))
+    };
+    // A value that is no text is none to a store, either.
+    let environment = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .filter(|(name, _)| name.starts_with("AWS_"));
     let mut all: BTreeMap<_, _> = environment.collect();
     all.extend(options.clone());
     let places = all.into_iter().filter(|(name, _)| is_place(name));
-    places.fold(shown(place), |name, (key, value)| {
-        format!("{name} {key}={value}")
+    // Quoted, no value reads as another option.
+    places.fold(format!("{place:?}"), |name, (key, value)| {
+        format!("{name} {key}={value:?}")
     })
 }
 

@@ -113,10 +113,32 @@ class Content(Case):
             # No group tells of the array. The second time all is in memory.
             self.assertEqual((counts["requests"], counts["disk"]), (5 - disk // 3, disk))
             end = time.monotonic() + PATIENCE
-            while len(list(folder.glob("*.read"))) < 3 and time.monotonic() < end:
+            while len(list(folder.rglob("*.read"))) < 3 and time.monotonic() < end:
                 time.sleep(0.001)
             # An array, an index and the data of a chunk.
-            self.assertEqual(len(list(folder.glob("*.read"))), 3)
+            self.assertEqual(len(list(folder.rglob("*.read"))), 3)
+
+    def test_stores_of_a_disk_are_told_apart_and_secrets_are_not_written(self) -> None:
+        folder, place = self.folder / "of a disk", self.serve().url.removeprefix("http://")
+        found = []
+        # A variable that is no text is passed over.
+        with mock.patch.dict(os.environb, {b"AWS_ENDPOINT": b"\xff", b"AWS_\xff": b"a"}):
+            for user in ("one", "two", "one"):
+                prefetcher = zp.Prefetcher(f"http://{user}:secret@{place}", disk=folder)
+                (batch,) = zp.Loader(prefetcher, [[("a", (0, 0), (2, 3))]])
+                self.assertEqual(batch[0].shape, (2, 3))
+                del batch
+                found.append(prefetcher.counts()["disk"])
+                # A description, an index, and the data of a chunk; of each store.
+                wanted, end = 3 * len({"one", user}), time.monotonic() + PATIENCE
+                while len(list(folder.rglob("*.read"))) < wanted and time.monotonic() < end:
+                    time.sleep(0.001)
+        # The server sends all that it is asked for: data alone takes no request.
+        self.assertEqual(found, [0, 0, 1])
+        files = list(folder.rglob("*.read"))
+        self.assertEqual(len(files), 6)
+        for file in files:
+            self.assertNotIn(b"secret", file.read_bytes())
 
     def test_counts(self) -> None:
         prefetcher = zp.Prefetcher(self.folder)

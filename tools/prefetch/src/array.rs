@@ -340,9 +340,13 @@ impl Sharding {
     ///
     /// # Errors
     ///
-    /// As of [`Self::decode_index`].
+    /// As of [`Self::decode_index`]; [`Kind::Corrupt`]: the shard has another number of bytes.
     pub fn decode_index_of(&self, key: &str, shard: &Read) -> Result<ShardIndex, Fault> {
         let (bytes, most) = (shard.bytes.len(), shard.bytes.len() as u64);
+        if shard.size != most {
+            let text = format!("{most} bytes of a shard of {}", shard.size);
+            return Err(corrupt(key, text));
+        }
         let size = self.index_bytes.min(most) as usize;
         let range = match self.is_at_end {
             true => bytes - size..bytes,

@@ -62,8 +62,8 @@ pub struct Options {
     pub longest_wait: Duration,
     /// Ranges of an object with a gap of so many bytes are read as one.
     pub gap: u64,
-    /// Up to so many bytes. A chunk that is larger is read as one. A shard that has no more is read as
-    /// one where a box has nearly all of it.
+    /// Up to so many bytes. A chunk that is larger is read as one. A shard that has no more, with its
+    /// index, is read as one where a box has nearly all of it.
     pub longest_range: u64,
     /// The files of arrays.
     pub format: Format,

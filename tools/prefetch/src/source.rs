@@ -5,6 +5,7 @@
 mod disk;
 mod hedge;
 mod http;
+mod lookups;
 mod retry;
 
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use disk::Name;
 pub use hedge::Hedges;
 use hedge::Late;
 pub use http::{Busy, Connector};
+use lookups::Lookups;
 pub use retry::Retries;
 
 /// Bytes read of an object.
@@ -74,8 +76,8 @@ pub struct Bounds {
     pub disk: Option<Arc<Disk>>,
 }
 
-/// A place among those who wait to send a request. Tasks that read begin in any order; their places are
-/// those of the order in which they were asked for.
+/// A place among those who wait to send a request, or to look on the local disk before. Tasks that read
+/// begin in any order; their places are those of the order in which they were asked for.
 #[derive(Debug)]
 pub struct Turn(Pass);
 
@@ -90,7 +92,7 @@ pub struct Source {
     all: Option<Arc<Turnstile>>,
     retries: Retries,
     times: hedge::Times,
-    disk: Option<Arc<Disk>>,
+    disk: Option<Lookups>,
     counters: Counters,
 }
 
@@ -160,7 +162,7 @@ impl Source {
             all: bounds.all,
             retries: bounds.retries,
             times: hedge::Times::new(bounds.hedges),
-            disk: bounds.disk,
+            disk: bounds.disk.map(|disk| Lookups::new(disk, bounds.in_flight)),
             counters: Counters::default(),
         })
     }
@@ -189,9 +191,13 @@ impl Source {
         self.read_in(ask, self.turn(ask.batch)).await
     }
 
-    /// A place among those who wait to send a request, from now on.
+    /// A place among those who wait to send a request, from now on. With a local disk they wait for
+    /// their turn on that first.
     pub fn turn(&self, batch: u64) -> Turn {
-        Turn(self.turnstile.pass(batch))
+        Turn(match &self.disk {
+            Some(disk) => disk.pass(batch),
+            None => self.turnstile.pass(batch),
+        })
     }
 
     /// As [`Self::read`], by one who has taken a place before.
@@ -199,36 +205,42 @@ impl Source {
     /// # Errors
     ///
     /// As of [`Self::read`].
-    pub async fn read_in(&self, ask: Ask<'_>, turn: Turn) -> Result<Option<Read>, Fault> {
-        let mut turn = Some(turn);
+    pub async fn read_in(&self, ask: Ask<'_>, own: Turn) -> Result<Option<Read>, Fault> {
         let path = ask.path;
         let place = Path::parse(path)
             .map_err(|error| Fault::new(Kind::Misuse, format!("{path}: {error}")))?;
         let name = || Name::new(path, ask.range);
-        let mut kept = match &self.disk {
-            Some(disk) => disk.find(name(), ask.most).await,
-            None => None,
-        };
-        let is_it = |kept: &Read| {
-            ask.version == kept.version.as_deref() && ask.size.is_none_or(|size| size == kept.size)
-        };
-        if ask.version.is_some() {
-            if let Some(kept) = kept.take_if(|kept| is_it(kept)) {
-                self.counters.disk.fetch_add(1, Ordering::Relaxed);
-                return Ok(Some(kept));
+        let (mut turn, mut kept) = (None, None);
+        match &self.disk {
+            None => turn = Some(own.0),
+            Some(disk) if ask.version.is_some() => {
+                // Nothing is held for the store's answer.
+                drop(own);
+                is_needed(&ask)?;
+                let found = disk.find(name(), ask.most, ask.batch).await;
+                let is_it = |found: &Read| {
+                    ask.version == found.version.as_deref()
+                        && ask.size.is_none_or(|size| size == found.size)
+                };
+                if let Some(found) = found.filter(is_it) {
+                    self.counters.disk.fetch_add(1, Ordering::Relaxed);
+                    return Ok(Some(found));
+                }
             }
-            kept = None;
+            Some(disk) => {
+                let permit = own.0.await;
+                is_needed(&ask)?;
+                kept = disk.held(name(), (ask.most, ask.batch), permit).await;
+            }
         }
         let mut trial = 0;
         loop {
             let tried = {
-                let turn = turn.take().unwrap_or_else(|| self.turn(ask.batch));
+                let turn = turn.take();
+                let turn = turn.unwrap_or_else(|| self.turnstile.pass(ask.batch));
                 let _permits = self.permits(turn, ask.batch).await;
-                if ask.is_needed.is_some_and(|is_needed| !is_needed()) {
-                    let text = format!("{path}: it is needed no more");
-                    return Err(Fault::new(Kind::Cancelled, text));
-                }
-                let kept = kept.as_ref().and_then(|kept| kept.version.as_deref());
+                is_needed(&ask)?;
+                let kept = kept.as_ref().and_then(|kept| kept.read.version.as_deref());
                 self.try_once(&place, ask, kept).await
             };
             let (fault, asked) = match tried {
@@ -240,7 +252,7 @@ impl Source {
                 }
                 Trial::Same => {
                     self.counters.disk.fetch_add(1, Ordering::Relaxed);
-                    return Ok(kept);
+                    return Ok(kept.map(|kept| kept.read));
                 }
                 Trial::Absent => return Ok(None),
                 Trial::Failed(fault) => return Err(fault),
@@ -256,8 +268,8 @@ impl Source {
     }
 
     /// Waits until a request may be sent. One who has a permit of all stores waits for nothing else.
-    async fn permits(&self, turn: Turn, batch: u64) -> Permits {
-        let own = turn.0.await;
+    async fn permits(&self, turn: Pass, batch: u64) -> Permits {
+        let own = turn.await;
         match &self.all {
             Some(all) => (own, Some(all.pass(batch).await)),
             None => (own, None),
@@ -278,7 +290,9 @@ impl Source {
             if !self.is_late(begin).await {
                 return std::future::pending().await;
             }
-            let permits = self.permits(self.turn(ask.batch), ask.batch).await;
+            let permits = self
+                .permits(self.turnstile.pass(ask.batch), ask.batch)
+                .await;
             if !self.times.take() {
                 // It is not sent.
                 drop(permits);
@@ -384,6 +398,19 @@ impl Source {
             version,
             size,
         })
+    }
+}
+
+/// # Errors
+///
+/// [`Kind::Cancelled`]: nobody needs the read any more.
+fn is_needed(ask: &Ask<'_>) -> Result<(), Fault> {
+    match ask.is_needed.is_some_and(|is_needed| !is_needed()) {
+        true => {
+            let text = format!("{}: it is needed no more", ask.path);
+            Err(Fault::new(Kind::Cancelled, text))
+        }
+        false => Ok(()),
     }
 }
 

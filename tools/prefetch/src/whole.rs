@@ -26,13 +26,17 @@ fn elements(array: &ArrayMeta) -> Option<u64> {
     sides.try_fold(element, |all, side| all.checked_mul(*side))
 }
 
-/// The box has seven of eight chunks of a shard, of those that are in the array, and the elements of
-/// the shard have `longest` bytes at the most.
+/// The box has seven of eight chunks of a shard, of those that are in the array; the elements of the
+/// shard and its index have `longest` bytes at the most, and the index no more than the elements. Nobody
+/// counts the bytes of such an index.
 pub(crate) fn is_whole(array: &ArrayMeta, shard: &Tile, longest: u64) -> bool {
     let Some(sharding) = array.sharding() else {
         return false;
     };
-    if elements(array).is_none_or(|bytes| bytes > longest) {
+    let index = sharding.index_bytes();
+    let all = elements(array).filter(|elements| index <= *elements);
+    let all = all.and_then(|elements| elements.checked_add(index));
+    if all.is_none_or(|bytes| bytes > longest) {
         return false;
     }
     let sides = array.tile().iter().zip(sharding.chunk());

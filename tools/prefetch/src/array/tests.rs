@@ -99,6 +99,23 @@ fn an_index_that_lies_is_a_fault() {
 }
 
 #[test]
+fn a_shard_of_another_size_than_its_bytes_is_a_fault() {
+    let array = parse(&metadata()).expect("it is an array");
+    let sharding = array.sharding().expect("it has shards");
+    let numbers = [0, 16, ABSENT, ABSENT, 16, 16, ABSENT, ABSENT];
+    let mut whole = index(&numbers, 100);
+    whole.bytes = [&[0; 32], &whole.bytes[..]].concat().into();
+    for (size, is_it) in [(100, true), (99, false), (101, false), (u64::MAX, false)] {
+        whole.size = size;
+        let found = sharding.decode_index_of("k", &whole);
+        match is_it {
+            true => assert_eq!(found.expect("it is whole").range(&[1, 0]), Some((16, 16))),
+            false => assert_eq!(found.expect_err("it lies").kind(), Kind::Corrupt),
+        }
+    }
+}
+
+#[test]
 fn arrays_that_are_none_are_told() {
     let change = |pointer: &str, value: Value| {
         let mut json = metadata();

@@ -19,6 +19,9 @@ const ARRAY_BYTES: u64 = 4 << 10;
 /// A description of an array that is larger is none.
 const LARGEST_ARRAY: u64 = 16 << 20;
 
+/// An index of so many bytes or fewer is decoded where it came.
+const SMALL_INDEX: u64 = 256 << 10;
+
 /// Told when the turn of a read comes: somebody needs it still.
 type IsNeeded<'a> = &'a (dyn Fn() -> bool + Sync);
 
@@ -264,8 +267,8 @@ impl Shared {
     /// The index of a shard. `None`: there is no such shard.
     async fn read_shard(
         &self,
-        array: &ArrayMeta,
-        key: &str,
+        array: &Arc<ArrayMeta>,
+        key: &Arc<str>,
         (batch, turn): (u64, Turn),
         is_needed: IsNeeded<'_>,
     ) -> Result<Option<ShardIndex>, Fault> {
@@ -277,8 +280,22 @@ impl Shared {
             is_needed: Some(is_needed),
             ..Ask::new(key, sharding.index_bytes(), batch)
         };
-        let read = self.source.read_in(ask, turn).await?;
-        read.map(|read| sharding.decode_index(key, read))
-            .transpose()
+        let Some(read) = self.source.read_in(ask, turn).await? else {
+            return Ok(None);
+        };
+        if sharding.index_bytes() <= SMALL_INDEX {
+            return sharding.decode_index(key, read).map(Some);
+        }
+        let (array, key) = (Arc::clone(array), Arc::clone(key));
+        let decoded = tokio::task::spawn_blocking(move || {
+            let sharding = array.sharding();
+            sharding.map(|sharding| sharding.decode_index(&key, read))
+        });
+        decoded
+            .await
+            .ok()
+            .flatten()
+            .unwrap_or_else(|| Err(given_up()))
+            .map(Some)
     }
 }

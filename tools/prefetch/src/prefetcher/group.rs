@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Consolidated metadata: the group at the root of a store tells of all arrays in it, in one object.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
+use bytes::Bytes;
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
+use serde_json::value::RawValue;
 use tokio::sync::OnceCell;
+use tokio::task::spawn_blocking;
+use tokio::time::Instant;
 
+use super::fetch::given_up;
 use super::{Format, Shared};
 use crate::array::ArrayMeta;
 use crate::source::Ask;
@@ -16,69 +22,158 @@ use crate::{Fault, Kind};
 /// The description of a group that is larger is none.
 const LARGEST: u64 = 16 << 20;
 
-/// Descriptions of arrays, by their places in the store.
+type Descriptions = HashMap<Box<str>, Box<str>>;
+
+/// Descriptions of arrays, by their places in the store: their text, of which nothing else is in memory.
 #[derive(Debug, Default)]
 pub(super) struct Group {
-    three: HashMap<Box<str>, Box<str>>,
-    two: HashMap<Box<str>, Box<str>>,
+    three: Descriptions,
+    two: Descriptions,
 }
 
 fn corrupt(place: &str, error: impl std::fmt::Display) -> Fault {
     Fault::new(Kind::Corrupt, format!("{place}: {error}"))
 }
 
-fn object(place: &str, name: &str, value: Value) -> Result<Map<String, Value>, Fault> {
-    match value {
-        Value::Object(object) => Ok(object),
-        _ => Err(corrupt(place, format!("{name} is no object"))),
+/// An object by its text. Its values stay text.
+fn object<'a, T: Deserialize<'a>>(place: &str, name: &str, json: &'a str) -> Result<T, Fault> {
+    if !json.trim_ascii_start().starts_with('{') {
+        return Err(corrupt(place, format!("{name} is no object")));
     }
+    serde_json::from_str(json).map_err(|error| corrupt(place, error))
+}
+
+fn text<'a>(place: &str, bytes: &'a [u8]) -> Result<&'a str, Fault> {
+    std::str::from_utf8(bytes).map_err(|error| corrupt(place, error))
+}
+
+fn is_text(json: Option<&RawValue>, text: &str) -> bool {
+    json.is_some_and(|json| serde_json::from_str::<String>(json.get()).is_ok_and(|it| it == text))
+}
+
+#[derive(serde::Deserialize)]
+struct Root3<'a> {
+    #[serde(borrow)]
+    consolidated_metadata: Option<&'a RawValue>,
+}
+
+#[derive(serde::Deserialize)]
+struct Told<'a> {
+    #[serde(borrow)]
+    kind: Option<&'a RawValue>,
+    #[serde(borrow)]
+    must_understand: Option<&'a RawValue>,
+    #[serde(borrow)]
+    metadata: Option<&'a RawValue>,
+}
+
+#[derive(serde::Deserialize)]
+struct Node<'a> {
+    #[serde(borrow)]
+    node_type: Option<Cow<'a, str>>,
+}
+
+/// The form of the names of arrays in a group.
+trait Form {
+    /// The place of an array, by a name and the text behind it; `None`: it is of something else.
+    fn array(name: &str, json: &str) -> Result<Option<Box<str>>, String>;
+}
+
+struct Three;
+
+impl Form for Three {
+    fn array(name: &str, json: &str) -> Result<Option<Box<str>>, String> {
+        let node = object::<Node<'_>>(name, "it", json).map_err(|fault| fault.text().to_owned())?;
+        match node.node_type.as_deref() {
+            Some("array") => Ok(Some(named(name))),
+            Some("group") => Ok(None),
+            _ => Err(format!("{name} is no node")),
+        }
+    }
+}
+
+struct Two;
+
+impl Form for Two {
+    fn array(name: &str, _: &str) -> Result<Option<Box<str>>, String> {
+        // "a.zarray" is a file of its own.
+        let path = match name.trim_start_matches('/') {
+            ".zarray" => Some(""),
+            name => name.strip_suffix("/.zarray"),
+        };
+        Ok(path.map(named))
+    }
+}
+
+/// The arrays of a group, in their form. Nodes that are none are left while they are read.
+struct Arrays<F>(Descriptions, std::marker::PhantomData<F>);
+
+impl<'a, F: Form> Deserialize<'a> for Arrays<F> {
+    fn deserialize<D: Deserializer<'a>>(all: D) -> Result<Self, D::Error> {
+        all.deserialize_map(Self(Descriptions::new(), std::marker::PhantomData))
+    }
+}
+
+impl<'a, F: Form> Visitor<'a> for Arrays<F> {
+    type Value = Self;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("descriptions")
+    }
+
+    fn visit_map<A: MapAccess<'a>>(mut self, mut all: A) -> Result<Self, A::Error> {
+        while let Some((name, json)) = all.next_entry::<Cow<'a, str>, &'a RawValue>()? {
+            if let Some(place) = F::array(&name, json.get()).map_err(A::Error::custom)? {
+                self.0.insert(place, json.get().into());
+            }
+        }
+        Ok(self)
+    }
+}
+
+/// The arrays that a place of a group tells of, in one of both forms.
+fn arrays<F: Form>(place: &str, metadata: Option<&RawValue>) -> Result<Descriptions, Fault> {
+    let json = metadata.map_or("null", RawValue::get);
+    let all = object::<Arrays<F>>(place, "its metadata", json)?;
+    Ok(all.0)
 }
 
 impl Group {
     /// A group by its `zarr.json`. One that tells of no arrays, or is an array itself, has none.
     fn parse_v3(json: &[u8]) -> Result<Self, Fault> {
         let place = "zarr.json";
-        let all = serde_json::from_slice(json).map_err(|error| corrupt(place, error))?;
-        let mut all = object(place, "it", all)?;
-        let mut told = match all.remove("consolidated_metadata") {
-            None | Some(Value::Null) => return Ok(Self::default()),
-            Some(told) => object(place, "its consolidated_metadata", told)?,
+        let all: Root3<'_> = object(place, "it", text(place, json)?)?;
+        let Some(told) = all.consolidated_metadata else {
+            return Ok(Self::default());
         };
-        if told.get("kind").and_then(Value::as_str) != Some("inline") {
+        let told: Told<'_> = object(place, "its consolidated_metadata", told.get())?;
+        if !is_text(told.kind, "inline") {
             // It says so of itself, unless it is to be understood.
-            if told.get("must_understand") == Some(&Value::Bool(false)) {
+            if told.must_understand.map(RawValue::get) == Some("false") {
                 return Ok(Self::default());
             }
             let text = format!("{place}: consolidated metadata of another kind");
             return Err(Fault::new(Kind::Unsupported, text));
         }
-        let metadata = told.remove("metadata").unwrap_or_default();
-        let mut group = Self::default();
-        for (path, node) in object(place, "its metadata", metadata)? {
-            match node.get("node_type").and_then(Value::as_str) {
-                Some("array") => {}
-                Some("group") => continue,
-                _ => return Err(corrupt(place, format!("{path} is no node"))),
-            }
-            group.three.insert(named(&path), node.to_string().into());
-        }
-        Ok(group)
+        Ok(Self {
+            three: arrays::<Three>(place, told.metadata)?,
+            two: Descriptions::new(),
+        })
     }
 
     /// A group by its `.zmetadata`.
     fn parse_v2(json: &[u8]) -> Result<Self, Fault> {
-        let place = ".zmetadata";
-        let all = serde_json::from_slice(json).map_err(|error| corrupt(place, error))?;
-        let mut all = object(place, "it", all)?;
-        let metadata = all.remove("metadata").unwrap_or_default();
-        let mut group = Self::default();
-        for (path, node) in object(place, "its metadata", metadata)? {
-            let Some(path) = path.strip_suffix(".zarray") else {
-                continue;
-            };
-            group.two.insert(named(path), node.to_string().into());
+        #[derive(serde::Deserialize)]
+        struct Root2<'a> {
+            #[serde(borrow)]
+            metadata: Option<&'a RawValue>,
         }
-        Ok(group)
+        let place = ".zmetadata";
+        let all: Root2<'_> = object(place, "it", text(place, json)?)?;
+        Ok(Self {
+            three: Descriptions::new(),
+            two: arrays::<Two>(place, all.metadata)?,
+        })
     }
 
     /// An array of the group, and the bytes of its description. `None`: it tells of none.
@@ -97,14 +192,31 @@ fn named(path: &str) -> Box<str> {
     path.trim_matches('/').into()
 }
 
+/// A group, or the reason for which there is none, with its end.
+#[derive(Debug)]
+struct Known {
+    group: Result<Group, Fault>,
+    stale_at: Option<Instant>,
+}
+
 /// The group of a store, once it is known.
 #[derive(Debug, Default)]
-pub(super) struct Root(Mutex<Arc<OnceCell<Group>>>);
+pub(super) struct Root(Mutex<Arc<OnceCell<Known>>>);
 
 impl Root {
     /// Has it be read anew by those who come.
     pub(super) fn renew(&self) {
         *lock(&self.0) = Arc::default();
+    }
+
+    /// Those who come at once have the same.
+    fn cell(&self) -> Arc<OnceCell<Known>> {
+        let mut cell = lock(&self.0);
+        let stale_at = cell.get().and_then(|known| known.stale_at);
+        if stale_at.is_some_and(|at| Instant::now() >= at) {
+            *cell = Arc::default();
+        }
+        Arc::clone(&cell)
     }
 }
 
@@ -116,10 +228,23 @@ impl Shared {
         path: &str,
         batch: u64,
     ) -> Result<Option<(ArrayMeta, u64)>, Fault> {
-        let cell = Arc::clone(&lock(&self.root.0));
-        // After a fault the next one tries again.
-        let group = cell.get_or_try_init(|| self.read_group(batch)).await?;
-        group.array(path).transpose()
+        let cell = self.root.cell();
+        let known = cell.get_or_try_init(|| self.known_group(batch)).await?;
+        match &known.group {
+            Ok(group) => group.array(path).transpose(),
+            Err(fault) => Err(fault.clone()),
+        }
+    }
+
+    /// The group; after a fault that may be over at once the next one tries again.
+    async fn known_group(&self, batch: u64) -> Result<Known, Fault> {
+        let group = self.read_group(batch).await;
+        let stale_at = match &group {
+            Ok(_) => None,
+            Err(fault) if fault.kind().is_transient() => return Err(fault.clone()),
+            Err(_) => Instant::now().checked_add(self.options.keep_faults),
+        };
+        Ok(Known { group, stale_at })
     }
 
     async fn read_group(&self, batch: u64) -> Result<Group, Fault> {
@@ -127,21 +252,27 @@ impl Shared {
         let format = self.options.format;
         if format != Format::V2 {
             if let Some(read) = read("zarr.json").await? {
-                return Group::parse_v3(&read.bytes);
+                return parsed(read.bytes, Group::parse_v3).await;
             }
         }
         if format != Format::V3 {
             if let Some(read) = read(".zmetadata").await? {
-                return Group::parse_v2(&read.bytes);
+                return parsed(read.bytes, Group::parse_v2).await;
             }
         }
         Ok(Group::default())
     }
 }
 
+/// A group, parsed where others do not wait for it.
+async fn parsed(bytes: Bytes, parse: fn(&[u8]) -> Result<Group, Fault>) -> Result<Group, Fault> {
+    let group = spawn_blocking(move || parse(&bytes)).await;
+    group.unwrap_or_else(|_| Err(given_up()))
+}
+
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{json, Value};
 
     use super::*;
 
@@ -173,6 +304,12 @@ mod tests {
             assert_eq!(three(inline(&metadata)), Err(Kind::Corrupt), "{metadata}");
         }
         assert_eq!(three(json!("inline")), Err(Kind::Corrupt));
+        assert_eq!(three(json!([])), Err(Kind::Corrupt));
+        // Names and kinds in other letters are the same.
+        let json = br#" {"consolidated_metadata": {"kind": "\u0069nline", "metadata":
+            {"\u0061": {"node_type": "arra\u0079"}}}} "#;
+        let group = Group::parse_v3(json).expect("a group");
+        assert!(group.three.contains_key("a"));
         for json in [&b"[]"[..], b"", b"{", b"{\"a\": \"\xff\"}"] {
             assert_eq!(kind(Group::parse_v3(json)), Err(Kind::Corrupt));
         }
@@ -184,8 +321,11 @@ mod tests {
     fn groups_of_version_2_tell_of_arrays_or_are_faults() {
         let two = |json: &str| kind(Group::parse_v2(json.as_bytes()));
         let all = json!({"zarr_consolidated_format": 1, "metadata": {
-            ".zgroup": {}, ".zarray": {}, "a/.zarray": {}, "a/.zattrs": {}, "b/.zgroup": {}}});
+            ".zgroup": {}, ".zarray": {}, "a/.zarray": {}, "a/.zattrs": {}, "b/.zgroup": {},
+            "foo.zarray": {}, "a/foo.zarray": {}}});
         assert_eq!(two(&all.to_string()), Ok((0, 2)));
+        let group = Group::parse_v2(all.to_string().as_bytes()).expect("a group");
+        assert!(group.two.contains_key("") && group.two.contains_key("a"));
         for json in ["{}", "3", "{\"metadata\": 3}", "{\"metadata\": {}"] {
             assert_eq!(two(json), Err(Kind::Corrupt), "{json}");
         }

@@ -6,6 +6,7 @@
 //! Nothing here is a fault of a batch: a file that cannot be read, is cut short, was written by somebody
 //! else or has another checksum is as one that is not there, and one that cannot be written is left out.
 
+use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::{Error, ErrorKind, Read as _, Result, Write as _};
@@ -16,6 +17,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use object_store::GetRange;
+use ring::digest::{digest, SHA256};
+use rustix::fs::OFlags;
 use tokio::task::spawn_blocking;
 
 use super::Read;
@@ -23,6 +26,12 @@ use crate::sync::{lock, AtomicBool, AtomicU64, Mutex, Ordering};
 
 /// The first bytes of a file.
 const MAGIC: &[u8; 8] = b"zernelp1";
+
+/// The folder of the files, in the one that is given. Its name changes with the form of the files.
+const OWN: &str = "zernel-reads-1";
+
+/// The most files.
+const MOST_FILES: u64 = 1 << 18;
 
 /// The most bytes of a file beside those of the read.
 const MOST_BESIDE: u64 = 64 << 10;
@@ -44,9 +53,13 @@ const TOUCH: Duration = Duration::from_secs(60);
 pub struct Disk {
     folder: PathBuf,
     bytes: u64,
-    store: String,
+    files: u64,
+    /// The digest of the store's name, which may have a secret in it.
+    store: [u8; 32],
     /// Bytes that were written since the folder was looked through.
     written: AtomicU64,
+    /// The same of files.
+    written_files: AtomicU64,
     /// Bytes that wait to be written.
     pending: AtomicU64,
     is_clearing: AtomicBool,
@@ -59,19 +72,80 @@ pub struct Disk {
 pub(super) struct Name {
     path: String,
     range: String,
+    of: Option<GetRange>,
 }
 
 impl Name {
-    pub(super) fn new(path: &str, range: Option<&GetRange>) -> Self {
-        let range = match range {
+    pub(super) fn new(path: &str, of: Option<&GetRange>) -> Self {
+        let range = match of {
             None => "whole".to_owned(),
             Some(range) => range.to_string(),
         };
         Self {
             path: path.to_owned(),
             range,
+            of: of.cloned(),
         }
     }
+
+    /// The bytes of such a read of an object of so many.
+    fn bytes_of(&self, size: u64) -> u64 {
+        match &self.of {
+            None => size,
+            Some(GetRange::Bounded(range)) => size.min(range.end).saturating_sub(range.start),
+            Some(GetRange::Offset(first)) => size.saturating_sub(*first),
+            Some(GetRange::Suffix(bytes)) => size.min(*bytes),
+        }
+    }
+}
+
+/// A file that is written here.
+#[derive(Debug, PartialEq, Eq)]
+enum Own {
+    Read(u64),
+    Part,
+}
+
+impl Own {
+    /// A file by its name; `None`: others write it.
+    fn by(name: &OsStr) -> Option<Self> {
+        let (first, rest) = name.to_str()?.split_once('.')?;
+        let hash = hexadecimal(first)?;
+        match rest.split_once('.') {
+            None => (rest == "read").then_some(Self::Read(hash)),
+            Some((own, kind)) => {
+                hexadecimal(own).filter(|_| kind == "part")?;
+                Some(Self::Part)
+            }
+        }
+    }
+}
+
+/// A number by its 16 digits.
+fn hexadecimal(text: &str) -> Option<u64> {
+    let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    let is_it = text.len() == 16 && text.bytes().all(is_digit);
+    is_it.then(|| u64::from_str_radix(text, 16).ok())?
+}
+
+/// A folder that is there, of this user alone.
+fn checked(folder: &Path, user: u32) -> Result<()> {
+    let refused = |text: &str| {
+        let text = format!("{}: {text}", folder.display());
+        Err(Error::new(ErrorKind::PermissionDenied, text))
+    };
+    let there = fs::symlink_metadata(folder)?;
+    if !there.is_dir() {
+        return refused("it is a link, or no folder");
+    }
+    if there.uid() != user || there.mode() & 0o022 != 0 {
+        return refused("others may write to it");
+    }
+    Ok(())
+}
+
+fn make(folder: &Path) -> Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 
 /// A file of this user alone, which was not there before.
@@ -93,40 +167,41 @@ fn number(bytes: &mut &[u8]) -> Option<u64> {
 
 impl Disk {
     /// Keeps reads of a store, which `store` tells from all others, in a folder: up to so many bytes, with
-    /// those of all stores and processes that have the same folder. It is made if it is not there.
+    /// those of all stores and processes that have the same folder. It is made if it is not there. The files
+    /// are in a folder of their own in it. The text of `store` is not written.
     ///
     /// # Errors
     ///
-    /// It cannot be made or written to; [`ErrorKind::PermissionDenied`]: it belongs to another user, or
-    /// others may write to it.
+    /// It cannot be made or written to; [`ErrorKind::PermissionDenied`]: it is a link, it belongs to another
+    /// user, or others may write to it.
     pub fn open(
         folder: impl Into<PathBuf>,
         bytes: u64,
-        store: impl Into<String>,
+        store: impl AsRef<str>,
     ) -> Result<Arc<Self>> {
-        let folder = folder.into();
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&folder)?;
+        let given = folder.into();
+        let mut own = [0; 32];
+        own.copy_from_slice(digest(&SHA256, store.as_ref().as_bytes()).as_ref());
         let disk = Self {
-            folder,
+            folder: given.join(OWN),
             bytes,
-            store: store.into(),
-            written: AtomicU64::new(0),
+            files: MOST_FILES,
+            store: own,
+            // The first write looks through the folder.
+            written: AtomicU64::new(bytes / 16),
+            written_files: AtomicU64::new(0),
             pending: AtomicU64::new(0),
             is_clearing: AtomicBool::new(false),
             resumes: Mutex::new(None),
         };
+        let user = rustix::process::geteuid().as_raw();
+        make(&given)?;
+        checked(&given, user)?;
+        make(&disk.folder)?;
+        checked(&disk.folder, user)?;
         let part = disk.part(0);
-        let own = create(&part).and_then(|file| file.metadata());
-        let _removed = fs::remove_file(&part);
-        let there = fs::metadata(&disk.folder)?;
-        if there.uid() != own?.uid() || there.mode() & 0o022 != 0 {
-            let text = format!("{}: others may write to it", disk.folder.display());
-            return Err(Error::new(ErrorKind::PermissionDenied, text));
-        }
-        disk.clear();
+        create(&part)?;
+        fs::remove_file(&part)?;
         Ok(Arc::new(disk))
     }
 
@@ -152,7 +227,8 @@ impl Disk {
         let mut header = MAGIC.to_vec();
         header.extend(size.to_le_bytes());
         header.extend(bytes.to_le_bytes());
-        for text in [&self.store, &name.path, &name.range, version] {
+        header.extend(self.store);
+        for text in [&name.path, &name.range, version] {
             header.extend((text.len() as u64).to_le_bytes());
             header.extend(text.as_bytes());
         }
@@ -170,15 +246,19 @@ impl Disk {
             return None;
         }
         let (size, bytes) = (number(&mut rest)?, number(&mut rest)?);
+        if take(&mut rest, self.store.len())? != self.store {
+            return None;
+        }
         let mut text = || {
             let length = usize::try_from(number(&mut rest)?).ok()?;
             std::str::from_utf8(take(&mut rest, length)?).ok()
         };
-        let is_it = [&self.store, &name.path, &name.range]
+        let is_it = [&name.path, &name.range]
             .into_iter()
             .all(|own| text() == Some(own));
         let version = text().filter(|_| is_it)?.to_owned();
-        (rest.len() as u64 == bytes).then(|| Read {
+        let is_whole = rest.len() as u64 == bytes && bytes == name.bytes_of(size);
+        is_whole.then(|| Read {
             bytes: file.slice_ref(rest),
             version: Some(version),
             size,
@@ -194,17 +274,17 @@ impl Disk {
 
     fn find_now(&self, name: &Name, most: u64) -> Option<Read> {
         let place = self.file(self.hash(name));
-        if !fs::symlink_metadata(&place).ok()?.is_file() {
-            return None;
-        }
-        let mut file = File::open(place).ok()?;
+        // Of a pipe nothing is waited for.
+        let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
+        let mut options = OpenOptions::new();
+        let file = options.read(true).custom_flags(flags).open(place).ok()?;
         let there = file.metadata().ok()?;
-        if there.len() > most.saturating_add(MOST_BESIDE) {
+        if !there.is_file() || there.len() > most.saturating_add(MOST_BESIDE) {
             return None;
         }
         let mut bytes = Vec::new();
         bytes.try_reserve_exact(there.len() as usize).ok()?;
-        file.read_to_end(&mut bytes).ok()?;
+        (&file).take(there.len()).read_to_end(&mut bytes).ok()?;
         let read = self.decode(name, &bytes.into())?;
         if read.bytes.len() as u64 > most {
             return None;
@@ -239,8 +319,10 @@ impl Disk {
             disk.pending.fetch_sub(bytes, Ordering::Relaxed);
             match written {
                 Ok(()) => {
-                    let written = disk.written.fetch_add(bytes + beside, Ordering::Relaxed);
-                    if written + bytes + beside > disk.bytes / 16 {
+                    let all = bytes + beside;
+                    let written = disk.written.fetch_add(all, Ordering::Relaxed);
+                    let files = disk.written_files.fetch_add(1, Ordering::Relaxed);
+                    if written + all > disk.bytes / 16 || files >= disk.files / 16 {
                         disk.clear();
                     }
                 }
@@ -267,13 +349,14 @@ impl Disk {
         written
     }
 
-    /// Removes the files that were used longest ago, down to seven eighths of the bytes. Another process
-    /// may do so at the same time.
+    /// Removes the files that were used longest ago, down to seven eighths of the bytes and of the
+    /// number. Another process may do so at the same time.
     fn clear(&self) {
         if self.is_clearing.swap(true, Ordering::AcqRel) {
             return;
         }
         self.written.store(0, Ordering::Relaxed);
+        self.written_files.store(0, Ordering::Relaxed);
         // A folder that is gone is clear.
         let _cleared = self.clear_now();
         self.is_clearing.store(false, Ordering::Release);
@@ -283,31 +366,36 @@ impl Disk {
         let mut all = Vec::new();
         let mut sum = 0;
         for entry in fs::read_dir(&self.folder)? {
-            let place = entry?.path();
-            let is_of = |kind: &str| place.extension().is_some_and(|there| there == kind);
-            // Others than those that are written here stay.
-            if !is_of("read") && !is_of("part") {
-                continue;
-            }
-            let Ok(there) = fs::symlink_metadata(&place) else {
+            let entry = entry?;
+            // Others than those that are written here stay. A link is none.
+            let Some(own) = Own::by(&entry.file_name()) else {
                 continue;
             };
-            if is_of("read") {
-                let bytes = there.len().max(there.blocks() * 512);
-                sum += bytes;
-                all.push((there.modified()?, bytes, place));
-            } else if age(&there) > ABANDONED {
-                let _removed = fs::remove_file(place);
+            let Some(there) = entry.metadata().ok().filter(Metadata::is_file) else {
+                continue;
+            };
+            match own {
+                Own::Read(hash) => {
+                    let bytes = there.len().max(there.blocks() * 512);
+                    sum += bytes;
+                    all.push((there.modified()?, bytes, hash));
+                }
+                Own::Part if age(&there) > ABANDONED => {
+                    let _removed = fs::remove_file(entry.path());
+                }
+                Own::Part => {}
             }
         }
-        all.sort();
-        for (_, bytes, place) in all {
-            if sum <= self.bytes - self.bytes / 8 {
+        all.sort_unstable();
+        let mut files = all.len() as u64;
+        for (_, bytes, hash) in all {
+            if sum <= self.bytes - self.bytes / 8 && files <= self.files - self.files / 8 {
                 break;
             }
             // One that another has removed is gone as well.
-            let _removed = fs::remove_file(place);
+            let _removed = fs::remove_file(self.file(hash));
             sum -= bytes;
+            files -= 1;
         }
         Ok(())
     }
@@ -320,44 +408,4 @@ fn age(there: &Metadata) -> Duration {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn a_write_that_fails_leaves_nothing_and_is_not_tried_again_at_once() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let disk = Disk::open(folder.path(), 1 << 20, "a").expect("a disk");
-        let name = Name::new("b", None);
-        // It fails at its last step, with all bytes in another file.
-        let place = disk.file(disk.hash(&name));
-        fs::create_dir(&place).expect("a folder");
-        disk.write(&name, b"header", b"body").expect_err("a folder");
-        let names = || {
-            let entries = fs::read_dir(folder.path()).expect("a folder");
-            let names = entries.map(|entry| entry.expect("an entry").path());
-            names.collect::<Vec<_>>()
-        };
-        assert_eq!(names(), [&*place]);
-        let read = |size| Read {
-            bytes: vec![1; 9].into(),
-            version: Some("v".to_owned()),
-            size,
-        };
-        disk.keep(name.clone(), &read(9));
-        while lock(&disk.resumes).is_none() {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-        fs::remove_dir(&place).expect("it is empty");
-        disk.keep(name.clone(), &read(9));
-        assert_eq!(disk.pending.load(Ordering::Relaxed), 0);
-        assert_eq!(names(), Vec::<PathBuf>::new());
-        *lock(&disk.resumes) = Some(Instant::now());
-        disk.keep(name.clone(), &read(9));
-        while names() != [&*place] {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-        let found = disk.find(name.clone(), 9).await.expect("it is kept");
-        assert_eq!((&found.bytes[..], found.size), (&[1; 9][..], 9));
-        assert!(disk.find(name, 8).await.is_none(), "more than may come");
-    }
-}
+mod tests;

@@ -4,6 +4,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -13,6 +14,7 @@ use tokio::runtime::Handle;
 use zernel_prefetch::loader::{Loader, Settings};
 use zernel_prefetch::prefetcher::{Options, Prefetcher, Sample};
 use zernel_prefetch::source::{Ask, Bounds, Disk, Source};
+use zernel_prefetch::Kind;
 
 use crate::lab::{sample, Store, Tags};
 use crate::read::expected;
@@ -28,9 +30,13 @@ async fn store() -> Arc<Store> {
 }
 
 fn source(store: &Arc<Store>, disk: Option<Arc<Disk>>) -> Arc<Source> {
+    within(store, disk, 64)
+}
+
+fn within(store: &Arc<Store>, disk: Option<Arc<Disk>>, in_flight: usize) -> Arc<Source> {
     let store: Arc<dyn ObjectStore> = Arc::<Store>::clone(store);
     let bounds = Bounds {
-        in_flight: 64,
+        in_flight,
         disk,
         ..Bounds::default()
     };
@@ -61,9 +67,12 @@ fn right() -> Vec<Vec<u32>> {
     all.iter().map(|one| expected(&[64, 8], one)).collect()
 }
 
+/// The place of the files in the folder of a disk.
+const OWN: &str = "zernel-reads-1";
+
 /// The files of a folder that are whole.
 fn files(folder: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).expect("a folder");
+    let entries = fs::read_dir(folder.join(OWN)).expect("a folder");
     let places = entries.map(|entry| entry.expect("a file").path());
     let mut places: Vec<_> = places
         .filter(|place| place.extension().is_some_and(|kind| kind == "read"))
@@ -114,6 +123,44 @@ async fn a_later_run_reads_data_from_the_disk() {
     let other = self::source(&store, open(&folder, "b"));
     assert_eq!(load(&other).await, right());
     assert_eq!(other.counts().disk, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn few_requests_at_once_are_enough_with_a_disk() {
+    let store = store().await;
+    let folder = tempfile::tempdir().expect("a folder");
+    for (at, in_flight) in [(0, 1), (1, 1), (2, 3), (3, 64)] {
+        let source = within(&store, open(&folder, "a"), in_flight);
+        assert_eq!(load(&source).await, right());
+        wait_for(folder.path(), READS);
+        let expected = if at == 0 { 0 } else { READS as u64 };
+        assert_eq!(source.counts().disk, expected, "{in_flight}");
+        assert!(store.at_once() <= in_flight, "{in_flight}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_read_that_nobody_needs_is_not_looked_for() {
+    let store = store().await;
+    let folder = kept(&store).await;
+    store.log();
+    let source = source(&store, open(&folder, "a"));
+    let looked = AtomicUsize::new(0);
+    let is_needed = || {
+        looked.fetch_add(1, Ordering::Relaxed);
+        false
+    };
+    for version in [None, Some("v")] {
+        let ask = Ask {
+            is_needed: Some(&is_needed),
+            version,
+            ..Ask::new("plain/zarr.json", 1 << 20, 0)
+        };
+        let fault = source.read(ask).await.expect_err("nobody needs it");
+        assert_eq!(fault.kind(), Kind::Cancelled);
+    }
+    assert_eq!(looked.load(Ordering::Relaxed), 2);
+    assert_eq!((source.counts().disk, store.log().len()), (0, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -229,12 +276,15 @@ async fn the_oldest_go_and_the_bytes_are_kept() {
     }
     let folder = tempfile::tempdir().expect("a folder");
     // Others than those that are written here stay.
-    fs::write(folder.path().join("mine"), b"mine").expect("a file");
+    let mine = folder.path().join(OWN).join("mine.read");
+    fs::create_dir(folder.path().join(OWN)).expect("a folder");
+    fs::write(&mine, vec![0; 300 << 10]).expect("a file");
     let bytes = 256 << 10;
     let disk = Disk::open(folder.path(), bytes, "a").expect("a disk");
     let source = source(&store, Some(Arc::clone(&disk)));
     let used = || {
         let sizes = files(folder.path()).into_iter();
+        let sizes = sizes.filter(|file| *file != mine);
         let sizes = sizes.filter_map(|file| fs::metadata(file).ok());
         sizes.map(|there| there.len()).sum::<u64>()
     };
@@ -253,6 +303,9 @@ async fn the_oldest_go_and_the_bytes_are_kept() {
         }
         // Files are told apart by their times.
         for file in files(folder.path()) {
+            if file == mine {
+                continue;
+            }
             let there = fs::metadata(&file)
                 .expect("a file")
                 .modified()
@@ -269,7 +322,7 @@ async fn the_oldest_go_and_the_bytes_are_kept() {
         assert!(used() <= bytes, "{at}: {}", used());
     }
     assert!(used() > bytes / 2, "{}", used());
-    assert!(folder.path().join("mine").exists());
+    assert!(mine.exists());
     // The last one is there, the first is not.
     for (at, is_there) in [(63, 1), (0, 0)] {
         let before = source.counts().disk;
@@ -297,7 +350,7 @@ async fn a_disk_that_takes_no_files_is_no_fault() {
     let store = store().await;
     let folder = tempfile::tempdir().expect("a folder");
     let source = source(&store, open(&folder, "a"));
-    fs::remove_dir(folder.path()).expect("it is empty");
+    fs::remove_dir_all(folder.path()).expect("its owner");
     for _ in 0..2 {
         assert_eq!(load(&source).await, right());
         assert_eq!(source.counts().disk, 0);
@@ -324,15 +377,21 @@ fn folders_of_others_are_refused() {
     Disk::open(&made, BYTES, "a").expect("a disk");
     let there = fs::metadata(&made).expect("a folder");
     assert_eq!(there.permissions().mode() & 0o777, 0o700);
-    // Files that nobody ends go.
-    for (age, is_left) in [(60, true), (7_200, false)] {
-        let part = made.join("0123456789abcdef.0123456789abcdef.part");
-        let file = fs::File::create(&part).expect("a file");
-        file.set_modified(SystemTime::now() - Duration::from_secs(age))
-            .expect("a time");
-        Disk::open(&made, BYTES, "a").expect("a disk");
-        assert_eq!(part.exists(), is_left);
-    }
+    let there = fs::metadata(made.join(OWN)).expect("a folder");
+    assert_eq!(there.permissions().mode() & 0o777, 0o700);
+    // Links lead elsewhere.
+    let link = folder.path().join("link");
+    std::os::unix::fs::symlink(&made, &link).expect("a link");
+    let refused = Disk::open(&link, BYTES, "a").expect_err("a link");
+    assert_eq!(refused.kind(), std::io::ErrorKind::PermissionDenied);
+    let of_link = folder.path().join("of-link");
+    fs::create_dir(&of_link).expect("a folder");
+    std::os::unix::fs::symlink(&made, of_link.join(OWN)).expect("a link");
+    Disk::open(&of_link, BYTES, "a").expect_err("a link in it");
+    fs::remove_file(of_link.join(OWN)).expect("a link");
+    fs::create_dir(of_link.join(OWN)).expect("a folder");
+    fs::set_permissions(of_link.join(OWN), fs::Permissions::from_mode(0o777)).expect("its owner");
+    Disk::open(&of_link, BYTES, "a").expect_err("others may write to it");
 }
 
 #[test]
@@ -359,7 +418,7 @@ fn several_have_a_folder_at_once() {
             scope.spawn(move || run(number));
         }
     });
-    let parts = fs::read_dir(folder.path()).expect("a folder");
+    let parts = fs::read_dir(folder.path().join(OWN)).expect("a folder");
     let parts = parts.filter(|entry| {
         let place = entry.as_ref().expect("a file").path();
         place.extension().is_some_and(|kind| kind == "part")

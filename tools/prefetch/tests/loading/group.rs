@@ -172,6 +172,42 @@ async fn faults_of_a_group_are_those_of_its_arrays_until_it_is_whole() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_fault_of_a_group_is_kept_for_all_arrays_and_then_asked_for_anew() {
+    let (store, names) = store().await;
+    put(&store, "zarr.json", "{").await;
+    let options = Options {
+        keep_faults: std::time::Duration::from_secs(3),
+        ..CONSOLIDATED
+    };
+    let prefetcher = prefetcher(&store, 64, options);
+    let stream = prefetcher.stream().expect("the first");
+    for name in &names {
+        let batch = stream.submit(all(std::slice::from_ref(name)));
+        let fault = batch.planned().await.expect_err("no group");
+        assert_eq!(fault.kind(), Kind::Corrupt);
+    }
+    assert_eq!(store.log(), ["zarr.json"]);
+    tokio::time::advance(std::time::Duration::from_secs(3)).await;
+    consolidate(&store, &[&names[8]]).await;
+    // The arrays have their own clock, which is not that of the test.
+    let batch = stream.submit(vec![sample("in/9", &[0], &[1])]);
+    assert_eq!(
+        batch.planned().await.expect_err("none").kind(),
+        Kind::Missing
+    );
+    assert_eq!(store.log()[0], "zarr.json");
+    // One that may be over at once is not kept.
+    prefetcher.renew();
+    store.fails("zarr.json", Ill::Shorter);
+    for at in [10, 11] {
+        let batch = stream.submit(vec![sample(&format!("in/{at}"), &[0], &[1])]);
+        let fault = batch.planned().await.expect_err("it broke off");
+        assert_eq!(fault.kind(), Kind::Unavailable);
+        assert!(!store.log().is_empty(), "{at}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_group_is_read_anew_when_its_arrays_change() {
     let store = Arc::new(Store::default());
     store.write("a", &[64, 8], &[8, 8], &[1, 8]).await;

@@ -310,3 +310,36 @@ async fn an_array_is_probed_once_and_for_a_backend_alone() {
         assert_eq!(hints.first().copied(), expected, "{codec}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn shards_that_are_read_whole_are_not_probed_and_their_chunks_count() {
+    let one = || vec![sample("a", &[0], &[512])];
+    // All of a shard, the same twice, and a chunk of another.
+    let twice = || [one(), one()].concat();
+    let and_part = || [one(), vec![sample("a", &[512], &[128])]].concat();
+    for (codec, batch, requests, expected) in [
+        (BLOSC, one(), 1 + 1, None),
+        (GZIP, one(), 1 + 1, Some((4, 1))),
+        (GZIP, twice(), 1 + 1, Some((4, 1))),
+        (GZIP, vec![sample("a", &[1], &[500])], 1 + 1, Some((4, 1))),
+        (BLOSC, and_part(), 1 + 1 + 2 + 1, Some((5, 2))),
+    ] {
+        let (store, ..) = array(codec).await;
+        let prefetcher = prefetcher(&store, 64, Options::default());
+        let log = Arc::new(Log::default());
+        let decoding = decoding(&log, Waves::default());
+        prefetcher.decode_by(decoding).expect("the first");
+        let batches = std::iter::once(batch.clone());
+        let mut loader = Loader::new(&prefetcher, Settings::default(), batches).expect("a stream");
+        loader.next().await.expect("one").expect("no fault");
+        let found = prefetcher.source().counts().requests;
+        assert_eq!(found, requests, "{codec} {batch:?}");
+        let hints = log.hints.lock().expect("a log");
+        let expected = expected.map(|(chunks, substreams)| Hint {
+            chunks,
+            substreams,
+            bytes: 512,
+        });
+        assert_eq!(hints.first().copied(), expected, "{codec} {batch:?}");
+    }
+}

@@ -59,7 +59,8 @@ async fn a_shard_of_which_nearly_all_is_read_takes_one_request() {
     let samples = [sample("a", &[0, 0], &[8, 8]), sample("a", &[0, 0], &[7, 7])];
     assert_eq!(cost(&store, default, &samples).await, (2, 2));
     // A shard that is larger than a range may be is read in ranges.
-    for (longest_range, requests) in [(256, 2), (255, 4), (64, 6)] {
+    // Its index, of 132 bytes, counts.
+    for (longest_range, requests) in [(388, 2), (387, 3), (256, 3), (255, 4), (64, 6)] {
         let options = Options {
             longest_range,
             ..Options::default()
@@ -68,6 +69,38 @@ async fn a_shard_of_which_nearly_all_is_read_takes_one_request() {
         let found = cost(&store, options, &samples).await;
         assert_eq!(found.0, requests, "{longest_range}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_index_that_is_larger_than_the_elements_is_asked_for_with_room() {
+    let store = Arc::new(Store::default());
+    // Chunks of 20 and of 12 bytes; each takes 16 of the index.
+    store.write("a", &[20], &[20], &[5]).await;
+    store.write("b", &[12], &[12], &[3]).await;
+    for (array, count, requests, is_counted) in [("a", 20, 1, false), ("b", 12, 2, true)] {
+        let prefetcher = prefetcher(&store, 64, Options::default());
+        let stream = prefetcher.stream().expect("the first");
+        let samples = vec![sample(array, &[0], &[count])];
+        store.log();
+        let batch = stream.submit(samples.clone());
+        batch.planned().await.expect("no fault");
+        let used = prefetcher.used();
+        let found = numbers(&source(&store), &batch, Waves::default()).await;
+        assert_eq!(found.expect("no fault"), [expected(&[count], &samples[0])]);
+        assert_eq!(store.log().len(), 1 + requests, "{array}");
+        drop(batch);
+        let alone = description(&store, array).await;
+        assert_eq!(used > alone, is_counted, "{array}");
+    }
+}
+
+/// Bytes of the description of an array.
+async fn description(store: &Arc<Store>, array: &str) -> u64 {
+    let prefetcher = prefetcher(store, 64, Options::default());
+    let stream = prefetcher.stream().expect("the first");
+    let batch = stream.submit(vec![sample(array, &[0], &[0])]);
+    batch.planned().await.expect("no fault");
+    prefetcher.used()
 }
 
 #[tokio::test(start_paused = true)]
