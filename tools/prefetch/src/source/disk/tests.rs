@@ -26,7 +26,7 @@ fn names_of_others_are_none() {
         format!("{hash}.{hash}.read"),
         format!("{hash}.{hash}.{hash}.part"),
         format!("{hash}0.read"),
-        format!("+123456789abcdef.read"),
+        "+123456789abcdef.read".to_owned(),
         format!("{}.read", hash.to_uppercase()),
         format!("{hash}.read~"),
     ] {
