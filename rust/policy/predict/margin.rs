@@ -38,9 +38,7 @@ impl Margin {
     pub(crate) fn new(start: Ns) -> Self {
         let ns = start.0.clamp(Self::LEAST.0, Self::MOST.0);
         // INVARIANT: Just clamped, and the upper bound fits.
-        Self {
-            ns: u32::try_from(ns).unwrap_or(500_000),
-        }
+        Self { ns: ns as u32 }
     }
 
     /// Learns how wrong an estimate was; there is nothing to learn if there was none.
@@ -57,9 +55,7 @@ impl Margin {
             10
         };
         let margin = u64::from(self.ns).saturating_mul(tenths) / 10;
-        let margin = margin.clamp(Self::LEAST.0, Self::MOST.0);
-        // INVARIANT: Just clamped, and the upper bound fits.
-        self.ns = u32::try_from(margin).unwrap_or(self.ns);
+        *self = Self::new(Ns(margin));
     }
 
     /// The estimate less the margin, not below 0.

@@ -112,9 +112,7 @@ impl<T: Sized32> Place<T> {
         least: usize,
         reserved: impl FnOnce(&T) -> u32,
     ) -> Result<Self, Fault> {
-        if to.is_null() {
-            return Err(Fault::Argument("a result has a null pointer for its place"));
-        }
+        place(to)?;
         // SAFETY: By the caller.
         let asked = unsafe { read(to.cast_const(), least)? };
         if reserved(&asked) != 0 {
@@ -157,15 +155,21 @@ fn is_nothing(runtime: *mut abi::zernel_runtime, request: u64) -> bool {
     request == 0 && !runtime.is_null()
 }
 
+/// Fails for a place that is none, before anything is done that has a result for it.
+fn place<T>(to: *mut T) -> Result<(), Fault> {
+    match to.is_null() {
+        true => Err(Fault::Argument("a result has a null pointer for its place")),
+        false => Ok(()),
+    }
+}
+
 /// Stores a result.
 ///
 /// # Safety
 ///
 /// `to` is null or valid for writes.
 unsafe fn write<T>(to: *mut T, value: T) -> Result<(), Fault> {
-    if to.is_null() {
-        return Err(Fault::Argument("a result has a null pointer for its place"));
-    }
+    place(to)?;
     // SAFETY: By the caller, and not null.
     unsafe { to.write(value) };
     Ok(())
@@ -237,9 +241,7 @@ unsafe extern "C" fn zernel_attach(
     runtime: *mut *mut abi::zernel_runtime,
 ) -> c_int {
     call(|| {
-        if runtime.is_null() {
-            return Err(Fault::Argument("a result has a null pointer for its place"));
-        }
+        place(runtime)?;
         // SAFETY: By the caller.
         let options = options(&unsafe { read(from, OPTIONS)? })?;
         let handle = Box::new(Handle::attach(&options)?);
@@ -295,9 +297,7 @@ unsafe extern "C" fn zernel_begin(
     call(|| {
         // SAFETY: By the caller.
         let handle = unsafe { handle(runtime)? };
-        if request.is_null() {
-            return Err(Fault::Argument("a result has a null pointer for its place"));
-        }
+        place(request)?;
         // SAFETY: By the caller.
         let spec = spec(&unsafe { read(from, SPEC)? })?;
         let number = handle.begin(&spec)?;

@@ -4,7 +4,7 @@
 use libzernel::class::Attributes;
 use libzernel::Level;
 
-use super::{abi, c_int, call, handle, write, Fault};
+use super::{abi, c_int, call, handle, place, write, Fault};
 
 /// A level of a program.
 fn level_of(number: u32) -> Result<Level, Fault> {
@@ -64,9 +64,7 @@ pub(super) unsafe extern "C" fn zernel_want_class(
     call(|| {
         // SAFETY: By the caller.
         let handle = unsafe { handle(runtime)? };
-        if want.is_null() {
-            return Err(Fault::Argument("a result has a null pointer for its place"));
-        }
+        place(want)?;
         let slice = match us {
             0 => None,
             us => Some(slice_of(us)?),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The functions of `gpu.h`.
 
-use super::{abi, c_int, c_void, call, write, Fault};
+use super::{abi, c_int, c_void, call, place, write, Fault};
 use crate::gpu::Gpu;
 
 /// The context behind a pointer.
@@ -21,9 +21,7 @@ unsafe fn of<'a>(gpu: *mut abi::zernel_gpu) -> Result<&'a Gpu, Fault> {
 #[no_mangle]
 unsafe extern "C" fn zernel_gpu_open(device: u32, gpu: *mut *mut abi::zernel_gpu) -> c_int {
     call(|| {
-        if gpu.is_null() {
-            return Err(Fault::Argument("a result has a null pointer for its place"));
-        }
+        place(gpu)?;
         let opened = Box::new(Gpu::open(device)?);
         // SAFETY: By the caller, and not null.
         unsafe { write(gpu, Box::into_raw(opened).cast()) }
@@ -56,9 +54,7 @@ unsafe extern "C" fn zernel_stream_create(
     call(|| {
         // SAFETY: By the caller.
         let gpu = unsafe { of(gpu)? };
-        if stream.is_null() {
-            return Err(Fault::Argument("a result has a null pointer for its place"));
-        }
+        place(stream)?;
         let is_urgent = match is_urgent {
             0 | 1 => is_urgent == 1,
             _ => return Err(Fault::Argument("a stream is urgent (1) or not (0)")),

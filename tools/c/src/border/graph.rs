@@ -3,7 +3,7 @@
 
 use cuda::{Executable, Stream};
 
-use super::{abi, c_int, c_void, call, handle, read, spec, write, Fault, SPEC};
+use super::{abi, c_int, c_void, call, handle, place, read, spec, write, Fault, SPEC};
 
 /// # Safety
 ///
@@ -17,9 +17,7 @@ pub(super) unsafe extern "C" fn zernel_graph_record(
     call(|| {
         // SAFETY: By the caller.
         let (handle, stream) = unsafe { (handle(runtime)?, Stream::from_raw(stream)) };
-        if graph.is_null() {
-            return Err(Fault::Argument("a result has a null pointer for its place"));
-        }
+        place(graph)?;
         let number = handle.record(stream)?;
         // SAFETY: By the caller, and not null.
         unsafe { write(graph, number) }
@@ -53,9 +51,7 @@ pub(super) unsafe extern "C" fn zernel_graph_begin(
     call(|| {
         // SAFETY: By the caller.
         let handle = unsafe { handle(runtime)? };
-        if request.is_null() {
-            return Err(Fault::Argument("a result has a null pointer for its place"));
-        }
+        place(request)?;
         // SAFETY: By the caller.
         let raw = unsafe { read(from, SPEC)? };
         let spec = spec(&raw)?;

@@ -13,7 +13,7 @@ use zernel_prefetch::wave::{Backend, Counts, Decoding, Hint};
 use zernel_prefetch::{Fault, Kind};
 
 use crate::fake::{compiled, driver, library, Knobs};
-use crate::lab::{prefetcher, sample, Store};
+use crate::lab::{in_simulated_time, prefetcher, sample, Store};
 
 const ZSTD: &str = r#"{"name": "zstd", "configuration": {"level": 1, "checksum": false}}"#;
 const GZIP: &str = r#"{"name": "gzip", "configuration": {"level": 1}}"#;
@@ -34,15 +34,6 @@ fn counts(backend: u64, returned: u64) -> Counts {
         returned,
         cpu: 0,
     }
-}
-
-fn run<T>(test: impl std::future::Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build()
-        .expect("a runtime")
-        .block_on(test)
 }
 
 /// An array of 8 chunks in a shard. `broken`: the first has other bytes at its end.
@@ -73,7 +64,7 @@ async fn store(codec: &str, broken: bool) -> Arc<Store> {
 
 /// The numbers of the array, and the counts.
 fn read(codec: &str, broken: bool, gpu: &Arc<Gpu>) -> (Result<Vec<u8>, Fault>, Counts) {
-    run(async {
+    in_simulated_time(async {
         let store = store(codec, broken).await;
         let prefetcher = prefetcher(&store, 64, Options::default());
         let backend: Arc<dyn Backend> = Arc::<Gpu>::clone(gpu);

@@ -25,6 +25,16 @@ use zernel_prefetch::prefetcher::{Options, Prefetcher, Sample};
 use zernel_prefetch::region::Region;
 use zernel_prefetch::source::{Retries, Source};
 
+/// Runs a test whose time goes on when nothing is left to do.
+pub fn in_simulated_time<T>(test: impl std::future::Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .expect("a runtime")
+        .block_on(test)
+}
+
 /// The time of a request.
 pub const ROUND_TRIP: Duration = Duration::from_millis(50);
 

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::lab::{prefetcher, sample, Ill, Store, ROUND_TRIP};
+use crate::lab::{in_simulated_time, prefetcher, sample, Ill, Store, ROUND_TRIP};
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt as _};
 use proptest::prelude::*;
@@ -53,15 +53,6 @@ pub fn expected(shape: &[u64], sample: &Sample) -> Vec<u32> {
         all = all.iter().flat_map(next).collect();
     }
     all.iter().map(|at| *at as u32 + 1).collect()
-}
-
-fn in_simulated_time<T>(test: impl std::future::Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build()
-        .expect("a runtime")
-        .block_on(test)
 }
 
 proptest! {

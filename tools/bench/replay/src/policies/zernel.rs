@@ -230,6 +230,9 @@ impl Policy for Zernel {
             Trigger::AtBegin => " at begin",
             Trigger::AtReady => " at ready",
         };
+        if rule.min_prep > Ns::ZERO {
+            name += &format!(" from {} µs", rule.min_prep.0 / 1_000);
+        }
         if !rotate {
             name += " unrotated";
         }
