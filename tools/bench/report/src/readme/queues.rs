@@ -55,6 +55,15 @@ impl Loader {
 }
 
 impl Queues {
+    /// The time with queues until each loop has its first batch. The order of so many reads is chance, so
+    /// seconds are whole.
+    pub(super) fn deep_first(&self) -> String {
+        match self.deep_first_ms {
+            ms if ms < 500.0 => format!("{ms:.0} ms"),
+            ms => format!("about {:.0} s", ms / 1e3),
+        }
+    }
+
     /// Of the settings of the demo: one loop, one of random times, and several.
     pub(super) fn of(all: &[Compared]) -> Option<Self> {
         let find = |is_it: &dyn Fn(&Compared) -> bool| all.iter().find(|one| is_it(one));
