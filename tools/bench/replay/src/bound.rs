@@ -396,13 +396,7 @@ mod tests {
             prepare_us: Preparation::Constant(0),
             ..ClientSpec::new(
                 role,
-                Program::Own(Own {
-                    name: "own".to_owned(),
-                    service_us: service_us as u64,
-                    kernels: 1,
-                    demand_permille: 1_000,
-                    idempotent: false,
-                }),
+                Program::Own(Own::new("own", service_us as u64)),
                 Arrival::Poisson(rate),
             )
         };

@@ -51,7 +51,7 @@ fn check(workload: &Workload, outcome: &Outcome) {
         // Every request that arrived up to the last one served was served or dropped.
         let arrived = served.requests.number.last().map_or(0, |last| last + 1);
         assert_eq!(done + served.requests.dropped, arrived);
-        let own = nanos(spec.copy_in() + spec.network.service() + spec.copy_out());
+        let own = nanos(spec.copy_in(0) + spec.network.service() + spec.copy_out(0));
         assert!(served
             .requests
             .latency_ns
@@ -93,6 +93,69 @@ fn alone_takes_the_sum_of_its_parts() {
     assert_eq!(alone.engine.busy_ns, 500 * service);
     assert_eq!(alone.rate(Role::Be), 0.0);
     assert!(alone.added(&alone).iter().all(|&added| added == 0));
+}
+
+/// A workload of one LC client whose file has this description of it, beside BE that always has work.
+fn described(client: &str, dir: &std::path::Path) -> Workload {
+    let text = format!(
+        "
+        name: described
+        seconds: 1
+        clients:
+          - {{role: lc, prepare_us: 100, {client}}}
+          - {{role: be, network: resnet152, arrival: closed}}
+        "
+    );
+    let path = dir.join("described.yaml");
+    std::fs::write(&path, text).unwrap();
+    Workload::load(path.to_str().unwrap(), "").unwrap()
+}
+
+#[test]
+fn a_trace_is_replayed_with_sizes_and_deadlines() {
+    let dir = tempfile::tempdir().unwrap();
+    let rows = "time_s,key,size,deadline_us\n0.1,1,10,1000\n0.2,2,1000,1000\n0.3,1,20,\n9,1,1,\n";
+    std::fs::write(dir.path().join("a.csv"), rows).unwrap();
+    let client = "network: {name: llm, kernels: [{us: 300, us_per_size: 1}, {us: 50, times: 2}]}, \
+                  arrival: {trace: {file: a.csv}}, copy_in: {bytes_per_size: 25000}";
+    let workload = described(client, dir.path());
+    let alone = run(&workload, Name::Exclusive, Deployment::PerClient);
+    let served = &alone.served[0].requests;
+    // 100 to prepare, 80 and 10 to copy, 400 of kernels; 2 for each unit.
+    let restores = Setting::DEFAULT.preset.switch_cost().0 + 1_000;
+    let expected = [610_000 + restores, 2_590_000, 630_000];
+    assert_eq!(served.latency_ns, expected);
+    assert_eq!((served.due, served.missed), (2, 1));
+    for policy in ALL.into_iter().filter(|&policy| policy != Name::Reset) {
+        let outcome = run(&workload, policy, Deployment::PerClient);
+        assert_eq!(outcome.requests(Role::Lc), 3, "{policy:?}");
+        assert!(outcome.deadlines(Role::Lc).missed >= 1);
+    }
+}
+
+#[test]
+fn zernel_has_a_history_for_each_key() {
+    // Preparations alternate between two times, each of which has a key.
+    let dir = tempfile::tempdir().unwrap();
+    let mut rows = ["time_s,key\n", "time_s\n"].map(String::from);
+    for number in 0..1_000 {
+        let time = f64::from(number) * 0.01;
+        rows[0] += &format!("{time},{}\n", number % 2);
+        rows[1] += &format!("{time}\n");
+    }
+    let held = rows.map(|rows| {
+        std::fs::write(dir.path().join("a.csv"), rows).unwrap();
+        let client = "network: vgg, arrival: {trace: {file: a.csv}}";
+        let workload = described(client, dir.path()).lasting(10.0).unwrap();
+        // Up and down by the hundredth of a second.
+        let preparation = "drift: {from: 100, to: 600, seconds: 0.01}";
+        let preparation: Preparation = serde_yaml_ng::from_str(preparation).unwrap();
+        let workload = workload.preparing(preparation);
+        run(&workload, Name::Zernel, Deployment::PerClient)
+            .engine
+            .held_ns
+    });
+    assert!(held[0] * 3 < held[1], "{held:?}");
 }
 
 #[test]
