@@ -19,6 +19,7 @@ pub(crate) fn run(
     policy: Box<dyn Policy>,
 ) -> Result<Outcome> {
     policy.accepts(workload)?;
+    let setting = policy.setting(setting);
     let world = World::new(workload, setting, policy.launch(), policy.lc_only())?;
     let end = nanos(workload.duration());
     let served = world

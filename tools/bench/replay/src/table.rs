@@ -64,6 +64,8 @@ pub(crate) struct Row {
     pub(crate) published: [Option<f64>; 3],
     /// The recovery from a change of the preparation, if there was one.
     pub(crate) recovery: Option<Recovery>,
+    /// Its figures as the cells of a table.
+    pub(crate) cells: Vec<String>,
 }
 
 impl Row {
@@ -77,7 +79,7 @@ impl Row {
         let lc = Summary::of(&mut outcome.latencies(Role::Lc));
         let alone_mean = Summary::of(&mut alone.latencies(Role::Lc)).mean_ns;
         let percent = |ns: u64| 100.0 * ns as f64 / (outcome.seconds * 1e9);
-        Self {
+        let mut row = Self {
             workload: outcome.workload.clone(),
             parameter,
             policy: outcome.policy.clone(),
@@ -108,7 +110,10 @@ impl Row {
             recovery: workload
                 .change()
                 .and_then(|change| outcome.recovery(alone, nanos(change))),
-        }
+            cells: Vec::new(),
+        };
+        row.cells = row.figures().cells().to_vec();
+        row
     }
 
     /// Its figures beside others.
@@ -150,7 +155,7 @@ pub(crate) fn render(rows: &[Row], parameter: Option<&str>) -> String {
             let value = row.parameter.map(|value| value.to_string());
             cells.push(value.unwrap_or_default());
         }
-        cells.extend(row.figures().cells());
+        cells.extend(row.cells.iter().cloned());
         if shown {
             let cell = |value: Option<f64>| value.map_or("-".to_owned(), |value| value.to_string());
             cells.extend(row.published.map(cell));

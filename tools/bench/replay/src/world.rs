@@ -322,6 +322,18 @@ impl World {
         self.store(group, release_word(channel), number);
     }
 
+    /// Stores a number to the word that a client's stream waits for, as if the GPU saw it at once.
+    pub(crate) fn trigger_at_once(&mut self, client: usize, number: u32) {
+        let (group, channel) = self.place(client);
+        self.stored(group, trigger_word(channel), number);
+    }
+
+    /// The same of the word that ends its holder.
+    pub(crate) fn release_at_once(&mut self, client: usize, number: u32) {
+        let (group, channel) = self.place(client);
+        self.stored(group, release_word(channel), number);
+    }
+
     fn place(&self, client: usize) -> (usize, u32) {
         let one = &self.clients[client];
         (one.group, one.channel)

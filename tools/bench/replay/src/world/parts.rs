@@ -113,6 +113,11 @@ impl Client {
         let copy = self.spec.copy_in(self.request.traced.size);
         self.request.start + self.request.prepare + nanos(copy)
     }
+
+    /// Time of its kernels on the GPU alone.
+    pub(crate) fn service(&self) -> u64 {
+        self.pieces.iter().map(|piece| nanos(piece.time)).sum()
+    }
 }
 
 /// Clients that share a TSG on the compute engine, and one on a copy engine.
