@@ -128,7 +128,7 @@ struct Program {
     sms: u32,
     spec: ClientSpec,
     seed: u64,
-    /// What a trace tells of the next request, and when it arrives.
+    /// The next request as a trace tells of it, and its arrival.
     traced: Traced,
     tick: Duration,
     copies: Copies,

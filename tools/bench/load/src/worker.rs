@@ -170,7 +170,7 @@ pub struct Device<'a> {
     stream: Option<Stream<'a>>,
     spec: &'a ClientSpec,
     seed: u64,
-    /// What a trace tells of the next request, and when it arrives.
+    /// The next request as a trace tells of it, and its arrival.
     traced: Traced,
     tick: Duration,
     /// The kernels of an inference, behind their waits.

@@ -170,7 +170,10 @@ fn blocks_keep_the_gpu_to_their_end() {
         let mut workload = described("network: vgg, arrival: {periodic: 90}", dir.path());
         let be = format!("{{name: own, kernels: [{{us: 6000, granularity: {granularity}}}]}}");
         workload.clients[1].network = serde_yaml_ng::from_str(&be).unwrap();
-        let outcome = run(&workload, Name::Bound, Deployment::PerClient);
+        let alone = run(&workload, Name::Exclusive, Deployment::PerClient);
+        let bound = run(&workload, Name::Bound, Deployment::PerClient);
+        assert_eq!(Summary::of(&mut bound.added(&alone)).max_ns, 0, "foreseen");
+        let outcome = run(&workload, Name::Classes, Deployment::PerClient);
         Summary::of(&mut outcome.latencies(Role::Lc)).max_ns
     };
     let (free, blocks) = (longest("instruction"), longest("{block: 3000}"));

@@ -114,7 +114,7 @@ pub struct Next {
     pub number: u64,
     /// Requests that it took the place of.
     pub dropped: u64,
-    /// What a trace tells of it.
+    /// All that a trace tells of it.
     pub traced: Traced,
 }
 

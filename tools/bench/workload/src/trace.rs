@@ -29,7 +29,7 @@ const COLUMNS: [&str; 4] = ["time_s", "key", "size", "deadline_us"];
 /// The first bytes of a file in the format Parquet.
 const PARQUET: &[u8] = b"PAR1";
 
-/// What a trace tells of a request; nothing of it is known of other arrivals.
+/// A request as a trace tells of it; nothing of this is known of other arrivals.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Traced {
     /// A number for the causes of its preparation time.

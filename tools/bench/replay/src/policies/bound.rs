@@ -3,7 +3,8 @@
 //! which TSG is to run. It pays every switch.
 //!
 //! One TSG is enabled at a time. A latency-critical one has the GPU from the switch before its data
-//! is there, which ends as it arrives, to the end of its burst. Best-effort ones take turns, each
+//! is there, which ends as it arrives, to the end of its burst; where best-effort work loses the GPU
+//! at the end of a block alone, the switch begins as much earlier. Best-effort ones take turns, each
 //! to the end of its burst; where less is left to the next latency-critical request than a switch
 //! there and one back, nothing runs.
 //!
@@ -52,16 +53,26 @@ impl Bound {
         let next = next_ready(world);
         if let Some((at, client)) = next {
             let one = &world.clients[client];
-            let (group, begun) = (one.group, one.stage != Stage::Waiting);
-            let lead = self.cost(world, group);
-            if begun && at <= world.now + lead && one.stage != Stage::CopyOut {
-                self.give(world, group);
-                return self.trigger(world, client);
+            let group = one.group;
+            let due = at <= world.now + self.cost(world, group);
+            match one.stage {
+                Stage::Preparing | Stage::CopyIn if due => {
+                    self.give(world, group);
+                    return self.trigger(world, client);
+                }
+                // It has no holder yet, but a block has to end before it has.
+                _ if due && self.on.is_some_and(|on| longest_block(world, on) > 0) => {
+                    return self.take(world);
+                }
+                _ => {}
             }
         }
         let round = 2 * world.setting.preset.switch_cost().0;
-        let limit = next.map_or(u64::MAX, |(at, _)| at.saturating_sub(round));
-        let fits = |&group: &usize| world.now + self.cost(world, group) < limit;
+        let until = next.map_or(u64::MAX, |(at, _)| at.saturating_sub(round));
+        let fits = |&group: &usize| {
+            let start = world.now + self.cost(world, group);
+            start.saturating_add(longest_block(world, group)) < until
+        };
         match self.turns.front().copied().filter(fits) {
             Some(group) => self.give(world, group),
             None => self.take(world),
@@ -88,12 +99,13 @@ impl Bound {
         one.role == Role::Lc && (one.active > 0 || one.clients.iter().any(awaits))
     }
 
-    /// Time until a TSG that is enabled now runs.
+    /// Time until a TSG that is enabled now runs, at the most.
     fn cost(&self, world: &World, group: usize) -> u64 {
         let each = world.setting.preset.switch_cost().0;
+        let rest = self.on.map_or(0, |on| longest_block(world, on));
         match self.loaded {
             Some(loaded) if loaded == group => 0,
-            Some(_) => 2 * each,
+            Some(_) => 2 * each + rest,
             None => each,
         }
     }
@@ -118,6 +130,16 @@ impl Bound {
         self.triggered[client] = number;
         world.trigger_at_once(client, number);
     }
+}
+
+/// The longest block of the work that a TSG has.
+fn longest_block(world: &World, group: usize) -> u64 {
+    let clients = world.groups[group].clients.iter();
+    let clients = clients.map(|&one| &world.clients[one]);
+    let running = clients.filter(|one| one.stage == Stage::Inferring);
+    let pieces = running.flat_map(|one| &one.pieces);
+    let blocks = pieces.filter_map(|piece| piece.block.map(nanos));
+    blocks.max().unwrap_or(0)
 }
 
 /// The latency-critical TSG that is ready and has the shortest burst.

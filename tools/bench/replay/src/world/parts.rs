@@ -74,7 +74,7 @@ pub(crate) struct Request {
     pub(crate) start: u64,
     /// Time of the preparation.
     pub(crate) prepare: u64,
-    /// What a trace tells of it.
+    /// All that a trace tells of it.
     pub(crate) traced: Traced,
     /// Kernels that are done.
     pub(crate) kernels_done: u32,
