@@ -7,7 +7,9 @@
 mod budget;
 mod rotation;
 
-use zernel_workload::Role;
+use std::collections::BTreeMap;
+
+use zernel_workload::{Role, Traced};
 
 use self::budget::Budget;
 use self::rotation::Rotation;
@@ -26,7 +28,7 @@ use crate::policy::rotation::Discipline;
 use crate::policy::switch_cost::{Cost, Costs as SwitchCosts, Phase};
 use crate::policy::tunables::{settings::Conditions, Tunables};
 use crate::policy::units::{Ns, Permille};
-use crate::world::{Event, Operation, World};
+use crate::world::{nanos, Event, Operation, World};
 
 /// The options.
 #[derive(Debug, Clone, Copy)]
@@ -78,12 +80,29 @@ impl Options {
 /// The state of a latency-critical client.
 struct Lane {
     requests: Succession,
-    history: History,
+    /// The history of each key; the kernel has them for each user, not for each client.
+    histories: BTreeMap<u64, History>,
+    /// The key of the request that it is at, and of the one before.
+    key: u64,
+    before: u64,
     seen: Observed,
     /// Alarms set before the last one are stale.
     alarm: u32,
     /// The state of the GPU when its request began.
     phase: Phase,
+}
+
+impl Lane {
+    /// Learns the time of a preparation of a key.
+    fn learn(&mut self, key: u64, took: Ns, choice: Choice, margin: Ns) {
+        let history = self.histories.entry(key);
+        let history = history.or_insert_with(|| History::new(margin));
+        history.observe(took, choice);
+    }
+
+    fn predict(&self, key: u64, choice: Choice) -> Option<Ns> {
+        self.histories.get(&key)?.predict(choice)
+    }
 }
 
 /// The policy.
@@ -179,7 +198,9 @@ impl Zernel {
         if let Some(record) = actions.over {
             self.catch_up(client);
             if let Some(took) = record.preparation() {
-                self.lanes[client].history.observe(took, self.choice);
+                let margin = self.options.safety_margin;
+                let lane = &mut self.lanes[client];
+                lane.learn(lane.key, took, self.choice, margin);
             }
         }
     }
@@ -192,7 +213,7 @@ impl Zernel {
             .catch_up()
             .and_then(|record| record.preparation());
         if let Some(took) = took {
-            lane.history.observe(took, self.choice);
+            lane.learn(lane.before, took, self.choice, self.options.safety_margin);
         }
     }
 
@@ -240,13 +261,14 @@ impl Policy for Zernel {
     }
 
     fn start(&mut self, world: &mut World) {
-        let safety_margin = self.options.safety_margin;
         self.lanes = world
             .clients
             .iter()
             .map(|_| Lane {
                 requests: Succession::new(),
-                history: History::new(safety_margin),
+                histories: BTreeMap::new(),
+                key: 0,
+                before: 0,
                 seen: Observed::default(),
                 alarm: 0,
                 phase: Phase::default(),
@@ -278,19 +300,24 @@ impl Policy for Zernel {
         let phase = self.phase();
         let cost = self.switch.estimate(phase);
         self.catch_up(client);
-        if self.lanes[client].history.predict(self.choice).is_none() {
+        let request = &world.clients[client].request;
+        let Traced { key, deadline, .. } = request.traced;
+        let key = key.unwrap_or(0);
+        let passed = world.now - request.tick;
+        let left = deadline.map(|deadline| Ns(nanos(deadline).saturating_sub(passed).max(1)));
+        if self.lanes[client].predict(key, self.choice).is_none() {
             let actions = self.lanes[client].requests.retire(now, &seen);
             self.act(world, client, actions);
         }
         let lane = &mut self.lanes[client];
-        let predicted = lane.history.predict(self.choice);
+        let predicted = lane.predict(key, self.choice);
         let lead = self.options.rule.lead(self.choice, predicted, cost);
         let plan = Plan {
             trigger_at: now.saturating_add(lead),
             lease: self.lease,
             predicted: predicted.unwrap_or(Ns::ZERO),
             cost,
-            slo: None,
+            slo: left,
             holder: true,
             sample: true,
             gate: false,
@@ -301,6 +328,8 @@ impl Policy for Zernel {
         lane.requests.begin(number, now, &seen, &plan, &mut actions);
         debug_assert_eq!(number.get(), world.clients[client].begun);
         self.act(world, client, actions);
+        let lane = &mut self.lanes[client];
+        (lane.before, lane.key) = (lane.key, key);
         self.requests += 1;
         self.set_busy(world);
         Stream::Holder
