@@ -7,6 +7,7 @@ mod network;
 mod preparation;
 mod published;
 mod schedule;
+mod sized;
 mod workload;
 
 pub use arrival::{check_rate, Arrival, Gamma, OnOff};
@@ -14,4 +15,5 @@ pub use network::{Network, Own, Program};
 pub use preparation::Preparation;
 pub use published::Published;
 pub use schedule::{Next, Schedule};
+pub use sized::Sized;
 pub use workload::{check_seconds, ClientSpec, Deployment, Role, Workload};
