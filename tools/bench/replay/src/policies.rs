@@ -12,6 +12,7 @@ use anyhow::Result;
 use zernel_workload::Workload;
 
 pub(crate) use self::gpreempt::Constants;
+pub(crate) use self::zernel::estimate::Estimator;
 use crate::world::{Launch, Operation, World};
 
 /// The addition to a client's stream at the begin of a request.

@@ -5,17 +5,20 @@
 //! so that zernel learns of them at the next event of the slot.
 
 mod budget;
+pub(crate) mod estimate;
 mod rotation;
 
 use zernel_workload::Role;
 
 use self::budget::Budget;
+use self::estimate::{Estimate, Estimator};
 use self::rotation::Rotation;
 use super::slices::set_classes;
 use super::{retire, submit, Policy, Stream};
 use crate::model::measures::Us;
 use crate::policy::class::Effective;
 use crate::policy::level::Level;
+use crate::policy::predict::features::{Features, Memory};
 use crate::policy::predict::fixed::Fixed;
 use crate::policy::predict::trigger::{Rule, Trigger};
 use crate::policy::predict::{Choice, Costs, History, Kind};
@@ -33,6 +36,10 @@ use crate::world::{Event, Operation, World};
 pub(crate) struct Options {
     /// The predictor of preparations.
     pub(crate) kind: Kind,
+    /// The way from features to a time, with [`Kind::Features`].
+    pub(crate) estimator: Estimator,
+    /// The observations that it remembers.
+    pub(crate) memory: Memory,
     /// Cost of a nanosecond of being early.
     pub(crate) early: u32,
     /// Cost of a nanosecond of being late.
@@ -59,6 +66,8 @@ impl Options {
     /// zernel's defaults.
     pub(crate) const DEFAULT: Self = Self {
         kind: Kind::Quantile,
+        estimator: Estimator::Linear,
+        memory: Memory::DEFAULT,
         early: 1,
         late: 6,
         margin: false,
@@ -79,11 +88,39 @@ impl Options {
 struct Lane {
     requests: Succession,
     history: History,
+    estimate: Estimate,
+    /// Features of its request, and of the one before.
+    features: (Features, Features),
     seen: Observed,
     /// Alarms set before the last one are stale.
     alarm: u32,
     /// The state of the GPU when its request began.
     phase: Phase,
+}
+
+impl Lane {
+    /// Learns from a preparation: of the last request, or of the one before.
+    fn learn(&mut self, took: Ns, choice: Choice, memory: Memory, is_last: bool) {
+        if choice.kind == Kind::Features {
+            let features = match is_last {
+                true => self.features.0,
+                false => self.features.1,
+            };
+            let fallback = self.history.predict(choice);
+            self.estimate
+                .observe(&features, took, choice.costs, fallback, memory);
+        }
+        self.history.observe(took, choice);
+    }
+
+    /// The prediction of a request with these features.
+    fn predict(&self, features: &Features, choice: Choice) -> Option<Ns> {
+        let fallback = self.history.predict(choice);
+        match choice.kind {
+            Kind::Features => self.estimate.predict(features, choice.costs, fallback),
+            _ => fallback,
+        }
+    }
 }
 
 /// The policy.
@@ -179,7 +216,7 @@ impl Zernel {
         if let Some(record) = actions.over {
             self.catch_up(client);
             if let Some(took) = record.preparation() {
-                self.lanes[client].history.observe(took, self.choice);
+                self.lanes[client].learn(took, self.choice, self.options.memory, true);
             }
         }
     }
@@ -192,7 +229,7 @@ impl Zernel {
             .catch_up()
             .and_then(|record| record.preparation());
         if let Some(took) = took {
-            lane.history.observe(took, self.choice);
+            lane.learn(took, self.choice, self.options.memory, false);
         }
     }
 
@@ -212,6 +249,7 @@ impl Policy for Zernel {
     fn name(&self) -> String {
         let Options {
             kind,
+            estimator,
             early,
             late,
             rotate,
@@ -220,7 +258,7 @@ impl Policy for Zernel {
         } = self.options;
         let mut name = "zernel".to_owned();
         if kind != Kind::Quantile {
-            name += &format!(" {}", kind.name());
+            name += &format!(" {}{}", kind.name(), estimator.suffix());
         }
         if (early, late) != (Options::DEFAULT.early, Options::DEFAULT.late) {
             name += &format!(" {early}:{late}");
@@ -247,6 +285,8 @@ impl Policy for Zernel {
             .map(|_| Lane {
                 requests: Succession::new(),
                 history: History::new(safety_margin),
+                estimate: Estimate::new(self.options.estimator),
+                features: (Features::NONE, Features::NONE),
                 seen: Observed::default(),
                 alarm: 0,
                 phase: Phase::default(),
@@ -283,7 +323,11 @@ impl Policy for Zernel {
             self.act(world, client, actions);
         }
         let lane = &mut self.lanes[client];
-        let predicted = lane.history.predict(self.choice);
+        let mut features = Features::NONE;
+        for (to, from) in features.given.iter_mut().zip(world.features(client)) {
+            *to = from;
+        }
+        let predicted = lane.predict(&features, self.choice);
         let lead = self.options.rule.lead(self.choice, predicted, cost);
         let plan = Plan {
             trigger_at: now.saturating_add(lead),
@@ -301,6 +345,8 @@ impl Policy for Zernel {
         lane.requests.begin(number, now, &seen, &plan, &mut actions);
         debug_assert_eq!(number.get(), world.clients[client].begun);
         self.act(world, client, actions);
+        let lane = &mut self.lanes[client];
+        lane.features = (features, lane.features.0);
         self.requests += 1;
         self.set_busy(world);
         Stream::Holder
