@@ -12,8 +12,9 @@ use zernel_workload::{check_seconds, Deployment, Workload};
 
 use crate::model::measures::{Ns, Us};
 use crate::model::preset::{OpCost, Preset};
-use crate::policies::{Name, Options};
+use crate::policies::{Estimator, Name, Options};
 use crate::policy;
+use crate::policy::predict::features::Memory;
 use crate::policy::predict::trigger::{Rule, Trigger};
 use crate::policy::predict::Kind as Predictor;
 use crate::policy::rotation::Discipline;
@@ -117,9 +118,16 @@ struct Common {
 #[derive(Debug, ClapArgs)]
 #[command(next_help_heading = "Policy zernel")]
 struct ZernelArgs {
-    /// Predictor of preparations: fixed, ema, holt or quantile.
+    /// Predictor of preparations: fixed, ema, holt, quantile or features.
     #[arg(long, default_value = "quantile", value_parser = predictor)]
     predictor: Predictor,
+    /// The way from features to a time, for predictor features.
+    #[arg(long, value_enum, default_value = "linear")]
+    estimator: Estimator,
+    /// The observations that the regression over features remembers.
+    #[arg(long, value_name = "N", default_value_t = Memory::DEFAULT.number(),
+          value_parser = clap::value_parser!(u32).range(16..=1_024))]
+    features_memory: u32,
     /// Subtract the classic adaptive margin from predictions; not for predictor quantile.
     #[arg(long)]
     margin: bool,
@@ -256,6 +264,8 @@ impl Common {
         options.constants.switch = Us(self.gpreempt.switch_us);
         let zernel = &mut options.zernel;
         zernel.kind = self.zernel.predictor;
+        zernel.estimator = self.zernel.estimator;
+        zernel.memory = Memory::new(self.zernel.features_memory);
         zernel.margin = self.zernel.margin;
         zernel.early = self.zernel.early_cost;
         zernel.late = self.zernel.late_cost;

@@ -14,6 +14,7 @@ use anyhow::Result;
 use zernel_workload::Workload;
 
 pub(crate) use self::gpreempt::Constants;
+pub(crate) use self::zernel::estimate::Estimator;
 use crate::model::measures::Ns;
 use crate::world::{Launch, Operation, Setting, World};
 

@@ -7,6 +7,7 @@ use zernel_workload::{Arrival, ClientSpec, Deployment, Network, Preparation, Rol
 use crate::model::measures::Us;
 use crate::outcome::{Outcome, Summary};
 use crate::policies::{Name, Options};
+use crate::policy::predict::Kind;
 use crate::sim;
 use crate::world::{nanos, Setting};
 
@@ -366,6 +367,51 @@ fn the_error_of_a_prediction_costs_latency() {
         Summary::of(&mut outcome.unwrap().added(&alone)).p99_ns
     };
     assert!(p99(0.0) < p99(300.0));
+}
+
+/// Held time in ns and p99 of the added latency, with a predictor.
+fn predicted(workload: &Workload, kind: Kind) -> (u64, i64) {
+    let alone = run(workload, Name::Exclusive, Deployment::PerClient);
+    let mut options = Options::DEFAULT;
+    options.zernel.kind = kind;
+    let policy = Name::Zernel.policy(&options);
+    let outcome = sim::run(workload, Setting::DEFAULT, policy).unwrap();
+    let p99 = Summary::of(&mut outcome.added(&alone)).p99_ns;
+    (outcome.engine.held_ns, p99)
+}
+
+#[test]
+fn features_hold_less_where_they_tell_the_time() {
+    for name in Workload::feature_suite() {
+        let workload = built_in(name, 20.0);
+        let quantile = predicted(&workload, Kind::Quantile);
+        let features = predicted(&workload, Kind::Features);
+        assert!(
+            features.0 * 100 <= quantile.0 * 60,
+            "{name}: {features:?}, {quantile:?}"
+        );
+        assert!(
+            features.1 <= quantile.1,
+            "{name}: {features:?}, {quantile:?}"
+        );
+    }
+}
+
+#[test]
+fn features_lose_little_where_they_do_not() {
+    for name in Workload::jitter_suite() {
+        let workload = built_in(name, 20.0);
+        let quantile = predicted(&workload, Kind::Quantile);
+        let features = predicted(&workload, Kind::Features);
+        assert!(
+            features.0 * 100 <= quantile.0 * 102,
+            "{name}: {features:?}, {quantile:?}"
+        );
+        assert!(
+            features.1 * 100 <= quantile.1 * 102,
+            "{name}: {features:?}, {quantile:?}"
+        );
+    }
 }
 
 #[test]

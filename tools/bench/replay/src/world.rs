@@ -163,6 +163,13 @@ impl World {
             .map_err(|(error, _)| anyhow!("the GPU has no room for a TSG: {error:?}"))
     }
 
+    /// The features that a client tells of its request.
+    pub(crate) fn features(&self, client: usize) -> Vec<i64> {
+        let one = &self.clients[client];
+        let seed = self.setting.seed.wrapping_add(one.number as u64);
+        one.spec.prepare_us.features(seed, one.request.number)
+    }
+
     /// Adds an event.
     pub(crate) fn at(&mut self, time: u64, event: Event) {
         self.pushed += 1;

@@ -142,6 +142,6 @@ fn every_sweep_has_a_table_and_a_plot() {
 fn every_built_in_workload_is_listed() {
     let list = replay(&["list"]).assert().code(0);
     let text = String::from_utf8_lossy(&list.get_output().stdout).into_owned();
-    assert_eq!(text.lines().count(), 17);
+    assert_eq!(text.lines().count(), 21);
     assert!(text.contains("J-step"));
 }

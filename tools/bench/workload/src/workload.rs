@@ -52,7 +52,7 @@ pub struct Workload {
 }
 
 /// Names and files of the built-in workloads.
-const FILES: [(&str, &str); 17] = [
+const FILES: [(&str, &str); 21] = [
     ("A", include_str!("../workloads/A.yaml")),
     ("B", include_str!("../workloads/B.yaml")),
     ("B0", include_str!("../workloads/B0.yaml")),
@@ -70,6 +70,10 @@ const FILES: [(&str, &str); 17] = [
     ("J-lognormal", include_str!("../workloads/J-lognormal.yaml")),
     ("J-drift", include_str!("../workloads/J-drift.yaml")),
     ("J-step", include_str!("../workloads/J-step.yaml")),
+    ("F-linear", include_str!("../workloads/F-linear.yaml")),
+    ("F-kinds", include_str!("../workloads/F-kinds.yaml")),
+    ("F-outliers", include_str!("../workloads/F-outliers.yaml")),
+    ("F-drift", include_str!("../workloads/F-drift.yaml")),
 ];
 
 impl Workload {
@@ -82,6 +86,12 @@ impl Workload {
     /// now this long and now that, beside a best-effort one.
     pub fn jitter_suite() -> impl Iterator<Item = &'static str> {
         Self::built_in_names().filter(|name| name.starts_with("J-"))
+    }
+
+    /// Names of the suite of features: the same, with a preparation that follows from features which the
+    /// client tells.
+    pub fn feature_suite() -> impl Iterator<Item = &'static str> {
+        Self::built_in_names().filter(|name| name.starts_with("F-"))
     }
 
     /// The built-in workload of this name.
@@ -308,6 +318,16 @@ mod tests {
             let workload = built_in(name);
             assert_eq!(workload.clients[0].arrival, Arrival::Periodic(100.0));
             assert_eq!(workload.clients[0].network, Network::Vgg.into());
+        }
+    }
+
+    #[test]
+    fn the_suite_of_features_has_sizes() {
+        assert_eq!(Workload::feature_suite().count(), 4);
+        for name in Workload::feature_suite() {
+            let client = &built_in(name).clients[0];
+            assert!(matches!(client.prepare_us, Preparation::Sized(_)));
+            assert_eq!(client.arrival, Arrival::Periodic(100.0));
         }
     }
 

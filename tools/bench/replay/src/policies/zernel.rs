@@ -5,6 +5,7 @@
 //! so that zernel learns of them at the next event of the slot.
 
 mod budget;
+pub(crate) mod estimate;
 mod rotation;
 
 use std::collections::BTreeMap;
@@ -12,12 +13,14 @@ use std::collections::BTreeMap;
 use zernel_workload::{Role, Traced};
 
 use self::budget::Budget;
+use self::estimate::{Estimate, Estimator};
 use self::rotation::Rotation;
 use super::slices::set_classes;
 use super::{retire, submit, Policy, Stream};
 use crate::model::measures::Us;
 use crate::policy::class::Effective;
 use crate::policy::level::Level;
+use crate::policy::predict::features::{Features, Memory};
 use crate::policy::predict::fixed::Fixed;
 use crate::policy::predict::trigger::{Rule, Trigger};
 use crate::policy::predict::{Choice, Costs, History, Kind};
@@ -35,6 +38,10 @@ use crate::world::{nanos, Event, Operation, World};
 pub(crate) struct Options {
     /// The predictor of preparations.
     pub(crate) kind: Kind,
+    /// The way from features to a time, with [`Kind::Features`].
+    pub(crate) estimator: Estimator,
+    /// The observations that it remembers.
+    pub(crate) memory: Memory,
     /// Cost of a nanosecond of being early.
     pub(crate) early: u32,
     /// Cost of a nanosecond of being late.
@@ -61,6 +68,8 @@ impl Options {
     /// zernel's defaults.
     pub(crate) const DEFAULT: Self = Self {
         kind: Kind::Quantile,
+        estimator: Estimator::Linear,
+        memory: Memory::DEFAULT,
         early: 1,
         late: 6,
         margin: false,
@@ -77,14 +86,44 @@ impl Options {
     };
 }
 
+/// The word of a request on itself.
+#[derive(Clone, Copy)]
+struct Asked {
+    key: u64,
+    features: Features,
+}
+
+impl Default for Asked {
+    fn default() -> Self {
+        Self {
+            key: 0,
+            features: Features::NONE,
+        }
+    }
+}
+
+/// The knowledge of a key.
+struct Known {
+    history: History,
+    estimate: Estimate,
+}
+
+impl Known {
+    fn new(options: &Options) -> Self {
+        Self {
+            history: History::new(options.safety_margin),
+            estimate: Estimate::new(options.estimator),
+        }
+    }
+}
+
 /// The state of a latency-critical client.
 struct Lane {
     requests: Succession,
-    /// The history of each key; the kernel has them for each user, not for each client.
-    histories: BTreeMap<u64, History>,
-    /// The key of the request that it is at, and of the one before.
-    key: u64,
-    before: u64,
+    /// Each key; the kernel has them for each user, not for each client.
+    keys: BTreeMap<u64, Known>,
+    /// The request that it is at, and the one before.
+    asked: (Asked, Asked),
     seen: Observed,
     /// Alarms set before the last one are stale.
     alarm: u32,
@@ -93,15 +132,29 @@ struct Lane {
 }
 
 impl Lane {
-    /// Learns the time of a preparation of a key.
-    fn learn(&mut self, key: u64, took: Ns, choice: Choice, margin: Ns) {
-        let history = self.histories.entry(key);
-        let history = history.or_insert_with(|| History::new(margin));
-        history.observe(took, choice);
+    /// Learns from the preparation of a request.
+    fn learn(&mut self, asked: &Asked, took: Ns, options: &Options, choice: Choice) {
+        let known = self.keys.entry(asked.key);
+        let known = known.or_insert_with(|| Known::new(options));
+        if choice.kind == Kind::Features {
+            let fallback = known.history.predict(choice);
+            let (costs, memory) = (choice.costs, options.memory);
+            known
+                .estimate
+                .observe(&asked.features, took, costs, fallback, memory);
+        }
+        known.history.observe(took, choice);
     }
 
-    fn predict(&self, key: u64, choice: Choice) -> Option<Ns> {
-        self.histories.get(&key)?.predict(choice)
+    fn predict(&self, asked: &Asked, choice: Choice) -> Option<Ns> {
+        let known = self.keys.get(&asked.key)?;
+        let fallback = known.history.predict(choice);
+        match choice.kind {
+            Kind::Features => known
+                .estimate
+                .predict(&asked.features, choice.costs, fallback),
+            _ => fallback,
+        }
     }
 }
 
@@ -198,9 +251,9 @@ impl Zernel {
         if let Some(record) = actions.over {
             self.catch_up(client);
             if let Some(took) = record.preparation() {
-                let margin = self.options.safety_margin;
                 let lane = &mut self.lanes[client];
-                lane.learn(lane.key, took, self.choice, margin);
+                let asked = lane.asked.0;
+                lane.learn(&asked, took, &self.options, self.choice);
             }
         }
     }
@@ -213,7 +266,8 @@ impl Zernel {
             .catch_up()
             .and_then(|record| record.preparation());
         if let Some(took) = took {
-            lane.learn(lane.before, took, self.choice, self.options.safety_margin);
+            let asked = lane.asked.1;
+            lane.learn(&asked, took, &self.options, self.choice);
         }
     }
 
@@ -233,6 +287,7 @@ impl Policy for Zernel {
     fn name(&self) -> String {
         let Options {
             kind,
+            estimator,
             early,
             late,
             rotate,
@@ -241,7 +296,7 @@ impl Policy for Zernel {
         } = self.options;
         let mut name = "zernel".to_owned();
         if kind != Kind::Quantile {
-            name += &format!(" {}", kind.name());
+            name += &format!(" {}{}", kind.name(), estimator.suffix());
         }
         if (early, late) != (Options::DEFAULT.early, Options::DEFAULT.late) {
             name += &format!(" {early}:{late}");
@@ -266,9 +321,8 @@ impl Policy for Zernel {
             .iter()
             .map(|_| Lane {
                 requests: Succession::new(),
-                histories: BTreeMap::new(),
-                key: 0,
-                before: 0,
+                keys: BTreeMap::new(),
+                asked: (Asked::default(), Asked::default()),
                 seen: Observed::default(),
                 alarm: 0,
                 phase: Phase::default(),
@@ -302,15 +356,21 @@ impl Policy for Zernel {
         self.catch_up(client);
         let request = &world.clients[client].request;
         let Traced { key, deadline, .. } = request.traced;
-        let key = key.unwrap_or(0);
         let passed = world.now - request.tick;
         let left = deadline.map(|deadline| Ns(nanos(deadline).saturating_sub(passed).max(1)));
-        if self.lanes[client].predict(key, self.choice).is_none() {
+        let mut asked = Asked {
+            key: key.unwrap_or(0),
+            ..Asked::default()
+        };
+        for (to, from) in asked.features.given.iter_mut().zip(world.features(client)) {
+            *to = from;
+        }
+        if self.lanes[client].predict(&asked, self.choice).is_none() {
             let actions = self.lanes[client].requests.retire(now, &seen);
             self.act(world, client, actions);
         }
         let lane = &mut self.lanes[client];
-        let predicted = lane.predict(key, self.choice);
+        let predicted = lane.predict(&asked, self.choice);
         let lead = self.options.rule.lead(self.choice, predicted, cost);
         let plan = Plan {
             trigger_at: now.saturating_add(lead),
@@ -329,7 +389,7 @@ impl Policy for Zernel {
         debug_assert_eq!(number.get(), world.clients[client].begun);
         self.act(world, client, actions);
         let lane = &mut self.lanes[client];
-        (lane.before, lane.key) = (lane.key, key);
+        lane.asked = (asked, lane.asked.0);
         self.requests += 1;
         self.set_busy(world);
         Stream::Holder
