@@ -22,7 +22,10 @@ use crate::{
         tsg,
         Registry, //
     },
-    request::keys::Key, //
+    request::keys::{
+        self,
+        Key, //
+    }, //
 };
 use kernel::{
     fmt::Write as _,
@@ -47,7 +50,9 @@ impl Show for State {
             from = tsg::Id(found.id).after();
         }
         let mut from = Some((Uid(0), 0));
-        while let Some(key) = from {
+        // Keys that come and go meanwhile do not make it longer than a table.
+        for _ in 0..keys::MAX {
+            let Some(key) = from else { break };
             let Some(((uid, name), key)) = registry::with(|r| r.key_from(key))? else {
                 break;
             };
