@@ -347,10 +347,10 @@ fn bounds(all: &[Ran], workload: &Workload, setting: &Setting) -> Vec<Series> {
     let mut rates: Vec<f64> = all.iter().filter_map(|ran| ran.row.parameter).collect();
     rates.dedup();
     let slice = Level::BE.default_timeslice().0;
-    let queue = |rate| Queue::of(workload, setting, slice, rate);
+    let queue = |rate| Queue::of(&at_random(workload, rate, 1), setting, slice, rate);
     let points = |latency: &dyn Fn(&Queue) -> Option<f64>, switch: bool| {
         let of = |&rate: &f64| {
-            let mut queue = queue(rate);
+            let mut queue = queue(rate)?;
             if !switch {
                 queue.switch = 0.0;
             }
@@ -379,7 +379,7 @@ fn responses(workload: &Workload, setting: &Setting) -> Vec<Series> {
     let points = |switch: f64| {
         let steps = (1..=120).map(|step| f64::from(step) * 0.25);
         let of = |percent| {
-            let queue = Priorities::of(workload, percent);
+            let queue = Priorities::of(workload, percent)?;
             Some((queue.below.rate, queue.response_below(switch)? * 1e3))
         };
         steps
@@ -413,7 +413,7 @@ pub(crate) fn charts(all: &[Ran], workload: &Workload, setting: &Setting) -> Vec
         .filter_map(|one| one.arrival.rate())
         .sum();
     let slice = Level::BE.default_timeslice().0;
-    let mut queue = Queue::of(workload, setting, slice, lc);
+    let queue = Queue::of(workload, setting, slice, lc);
     let mut frontier: Vec<Series> = all
         .iter()
         .map(|ran| Series {
@@ -428,12 +428,16 @@ pub(crate) fn charts(all: &[Ran], workload: &Workload, setting: &Setting) -> Vec
         .clients
         .iter()
         .any(|one| one.role == Role::Be && one.arrival == Arrival::Closed);
-    queue.switch = 0.0;
-    if let (true, Some(ideal)) = (closed, queue.ideal()) {
+    let free = queue.map(|queue| Queue {
+        switch: 0.0,
+        ..queue
+    });
+    let ideal = free.and_then(|queue| Some((queue.left_over(), queue.ideal()? * 1e3)));
+    if let (true, Some(point)) = (closed, ideal) {
         frontier.push(Series {
             label: "M/G/1 mean, preemption for nothing".to_owned(),
             colour: palette::INK,
-            points: vec![(queue.left_over(), ideal * 1e3)],
+            points: vec![point],
             mark: Mark::Hollow,
         });
     }

@@ -10,6 +10,7 @@ use serde::de::{Error, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::preparation::Preparation as Time;
+use crate::Moments;
 
 /// Most kernels of a request.
 pub(crate) const MOST: u32 = 256;
@@ -241,6 +242,19 @@ pub(crate) fn vary(list: &[Kernel]) -> bool {
 pub(crate) fn mean_of(list: &[Kernel], size: u64) -> Duration {
     let each = |one: &Kernel| mean(&one.us, one.us_per_size, size) * one.times;
     list.iter().map(each).sum()
+}
+
+/// The moments of the time of a list, for requests of these sizes.
+pub(crate) fn moments(list: &[Kernel], sizes: Moments) -> Option<Moments> {
+    let mut sum = Moments::default();
+    let mut us_per_size = 0.0;
+    for kernel in list {
+        let each = kernel.us.moments()?;
+        sum = (0..kernel.times).fold(sum, |sum, _| sum.plus(each));
+        us_per_size += kernel.us_per_size * f64::from(kernel.times);
+    }
+    // All kernels of a request have the same size.
+    Some(sum.plus(sizes.scaled(us_per_size / 1e6)))
 }
 
 /// The number of kernels of a list.

@@ -12,6 +12,7 @@ use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::sized::Sized;
+use crate::Moments;
 
 /// The longest preparation.
 const MAX_US: u64 = 1_000_000;
@@ -153,6 +154,44 @@ impl Preparation {
             Self::Sized(sized) => sized.mean(),
         };
         Duration::from_nanos((us.clamp(0.0, MAX_US as f64) * 1e3).round() as u64)
+    }
+
+    /// The moments of a time that is drawn for each request by itself. None of one that moves with the
+    /// run, or that follows from a size; nor of a log-normal one whose tail is cut at a second.
+    pub(crate) fn moments(&self) -> Option<Moments> {
+        let us = match *self {
+            Self::Constant(us) => Moments::constant(us as f64),
+            Self::Uniform(Uniform { low, high }) => {
+                let (low, high) = (low as f64, high as f64);
+                Moments {
+                    mean: (low + high) / 2.0,
+                    square: (low * low + low * high + high * high) / 3.0,
+                }
+            }
+            Self::Bimodal(two) => {
+                let (low, high) = (two.low as f64, two.high as f64);
+                let share = f64::from(two.high_permille) / 1e3;
+                Moments {
+                    mean: low * (1.0 - share) + high * share,
+                    square: low * low * (1.0 - share) + high * high * share,
+                }
+            }
+            Self::LogNormal(Logarithmic { median, sigma }) => {
+                let (median, square) = (median as f64, sigma * sigma);
+                // The part of the mean of the square that is above: the tail of a normal distribution
+                // whose mean is higher by twice the square.
+                let left = (MAX_US as f64 / median).ln() - 2.0 * square;
+                if left < 4.0 * sigma {
+                    return None;
+                }
+                Moments {
+                    mean: median * (square / 2.0).exp(),
+                    square: median * median * (2.0 * square).exp(),
+                }
+            }
+            Self::Drift(_) | Self::Step(_) | Self::Sized(_) => return None,
+        };
+        Some(us.scaled(1e-6))
     }
 
     /// The features that the client tells of the request with this number: those that its time follows

@@ -86,7 +86,8 @@ impl Load {
     /// The analytic curves.
     pub(super) fn curves(workload: &Workload, switch: f64) -> Vec<Series> {
         let points = |of: &dyn Fn(&Priorities) -> Option<f64>| {
-            let queues = (0..=100).map(|percent| Priorities::of(workload, f64::from(percent)));
+            let queues =
+                (0..=100).filter_map(|percent| Priorities::of(workload, f64::from(percent)));
             queues
                 .filter_map(|queue| Some((queue.below.rate, of(&queue)? * 1e3)))
                 .collect()
@@ -134,7 +135,7 @@ mod tests {
         assert_eq!((steps[0].0, steps[10].0), (0.0, 100.0));
         assert_eq!(steps[0].1.clients.len(), PROCESSES);
         assert_eq!(steps[1].1.clients.len(), 2 * PROCESSES);
-        let queue = Priorities::of(&workload, 100.0);
+        let queue = Priorities::of(&workload, 100.0).unwrap();
         assert_eq!((queue.above.rate, queue.below.rate), (10.0, 100.0));
         assert_eq!((queue.above.service, queue.below.service), (5e-3, 10e-3));
         assert_eq!(workload.seconds, 100.0);
