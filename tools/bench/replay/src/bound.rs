@@ -56,9 +56,9 @@
 //! A switch to a request from above and one back are added to S1, and one to S2: as if each of them
 //! interrupted somebody, which is more than happens.
 
-use zernel_workload::{Arrival, ClientSpec, Role, Workload};
+use zernel_workload::{ClientSpec, Role, Workload};
 
-use crate::world::{nanos, Setting};
+use crate::world::Setting;
 
 /// The parameters of the formulas; times in seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -90,7 +90,7 @@ impl Queue {
     ) -> Option<Self> {
         let clients = |role| workload.clients.iter().filter(move |one| one.role == role);
         // Clients whose rates are not known count alike.
-        let share = |one: &ClientSpec| one.arrival.rate().unwrap_or(1.0);
+        let share = |one: &ClientSpec| one.arrival.rate(workload.duration()).unwrap_or(1.0);
         let above = Arriving::of(clients(Role::Lc), share)?;
         let below = clients(Role::Be).map(|one| {
             let all = one.latency_alone() - one.besides_alone();
@@ -213,7 +213,7 @@ impl Priorities {
     /// differ and there is no formula for them.
     pub(crate) fn of(workload: &Workload, percent: f64) -> Option<Self> {
         let of_role = |role| workload.clients.iter().filter(move |one| one.role == role);
-        let rate = |one: &ClientSpec| one.arrival.rate().unwrap_or(0.0);
+        let rate = |one: &ClientSpec| one.arrival.rate(workload.duration()).unwrap_or(0.0);
         Some(Self {
             above: Arriving::of(of_role(Role::Lc), rate)?,
             below: Arriving::of(of_role(Role::Be), |one| rate(one) * percent / 100.0)?,
@@ -223,7 +223,7 @@ impl Priorities {
     /// Best-effort requests per second at this percentage.
     pub(crate) fn be_rate(workload: &Workload, percent: f64) -> f64 {
         let below = workload.clients.iter().filter(|one| one.role == Role::Be);
-        let rates = below.filter_map(|one| one.arrival.rate());
+        let rates = below.filter_map(|one| one.arrival.rate(workload.duration()));
         rates.sum::<f64>() * percent / 100.0
     }
 
@@ -238,40 +238,6 @@ impl Priorities {
     }
 }
 
-/// `workload` with each client in several processes and a share of the best-effort rates.
-pub(crate) fn loaded(workload: &Workload, percent: f64, processes: usize) -> Workload {
-    let mut changed = workload.clone();
-    changed.clients.clear();
-    for client in &workload.clients {
-        let share = match client.role {
-            Role::Lc => 1.0,
-            Role::Be => percent / 100.0,
-        };
-        let mut one = client.clone();
-        if let Some(rate) = one.arrival.rate() {
-            one.arrival = Arrival::Poisson(rate * share / processes as f64);
-        }
-        changed.clients.extend(std::iter::repeat_n(one, processes));
-    }
-    changed
-}
-
-/// `workload` with its first latency-critical client in several processes, whose requests arrive at
-/// random with this rate in all: what the formulas are about.
-pub(crate) fn at_random(workload: &Workload, rate: f64, processes: usize) -> Workload {
-    let mut changed = workload.clone();
-    let lc = workload.clients.iter().find(|one| one.role == Role::Lc);
-    changed.clients.retain(|one| one.role == Role::Be);
-    for _ in 0..processes {
-        changed.clients.extend(lc.cloned().map(|mut one| {
-            one.arrival = Arrival::Poisson(rate / processes as f64);
-            one
-        }));
-    }
-    debug_assert!(nanos(changed.duration()) > 0);
-    changed
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -279,7 +245,8 @@ mod tests {
     use crate::policies::{Name, Options};
     use crate::policy::level::Level;
     use crate::sim;
-    use zernel_workload::{Own, Preparation, Program};
+    use crate::sweep::at_random;
+    use zernel_workload::{Arrival, Own, Preparation, Program};
 
     fn near(value: f64, expected: f64, tolerance: f64) -> bool {
         (value / expected - 1.0).abs() <= tolerance

@@ -117,17 +117,24 @@ impl Run {
     fn next(&mut self, client: usize) {
         let now = self.world.now;
         let one = &mut self.world.clients[client];
-        let next = one.schedule.next(Duration::from_nanos(now));
-        let tick = nanos(next.tick);
-        if tick.max(now) >= self.end {
+        let requests = &mut self.served[client].requests;
+        if now >= self.end {
+            requests.miss(one.schedule.awaited(Duration::from_nanos(self.end)));
             one.stage = Stage::Finished;
             return;
         }
+        let next = one.schedule.next(Duration::from_nanos(now));
+        let tick = nanos(next.tick);
+        if tick >= self.end {
+            one.stage = Stage::Finished;
+            return;
+        }
+        requests.dropped += next.dropped;
+        requests.miss(next.overtaken);
         one.stage = Stage::Waiting;
         one.request.tick = tick;
         one.request.number = next.number;
         one.request.traced = next.traced;
-        self.served[client].requests.dropped += next.dropped;
         if tick > now {
             self.world.at(tick, Event::Tick(client));
         } else {
@@ -213,6 +220,7 @@ impl Run {
         Outcome {
             workload: workload.name.clone(),
             policy: self.policy.name(),
+            gpu: self.world.setting.preset.name,
             deployment: self.world.setting.deployment,
             seconds: workload.seconds,
             engine,

@@ -162,10 +162,15 @@ pub(crate) fn check_time(us: &Time, us_per_size: f64, largest: u64) -> Result<()
         (0.0..=1e6).contains(&us_per_size),
         "an us_per_size of {us_per_size}; give it 0 to 1000000 us"
     );
-    let longest = us_per_size * largest as f64;
+    check_sum(mean(us, us_per_size, largest), largest)
+}
+
+/// Checks the mean time of a kernel or of a request, for a size of `largest`.
+fn check_sum(mean: Duration, largest: u64) -> Result<()> {
+    let us = mean.as_micros();
     ensure!(
-        longest <= LONGEST_US as f64,
-        "{longest:.0} us for a size of {largest}; {LONGEST_US} us at most are simulated"
+        mean <= Duration::from_micros(LONGEST_US),
+        "{us} us for a size of {largest}; {LONGEST_US} us at most are simulated"
     );
     Ok(())
 }
@@ -275,7 +280,7 @@ pub(crate) fn check(list: &[Kernel], largest: u64) -> Result<()> {
         (1..=MOST).contains(&count),
         "the list has {count} kernels; give it 1 to {MOST}"
     );
-    Ok(())
+    check_sum(mean_of(list, largest), largest).context("all of them take")
 }
 
 #[cfg(test)]
@@ -364,6 +369,14 @@ mod tests {
             ("[]", "the list has 0 kernels"),
             ("[{us: 0}]", "kernel 1: it takes: 0 us"),
             ("[{us: 10000001}]", "10000001 us"),
+            (
+                "[{us: 6000000}, {us: 2000001, times: 2}]",
+                "all of them take: 10000002 us",
+            ),
+            (
+                "[{us: 1, us_per_size: 60000}, {us: 1, us_per_size: 50000}]",
+                "all of them take: 11000002 us for a size of 100;",
+            ),
             (
                 "[{us: 5}, {us: {uniform: {low: 2, high: 1}}}]",
                 "kernel 2: it takes: a uniform",

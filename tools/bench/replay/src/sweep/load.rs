@@ -6,7 +6,8 @@ use zernel_report::chart::{Mark, Series};
 use zernel_report::palette;
 use zernel_workload::{Role, Workload};
 
-use crate::bound::{loaded, Priorities};
+use super::arrivals::loaded;
+use crate::bound::Priorities;
 use crate::model::preset::Preset;
 use crate::policies::Name;
 
@@ -83,7 +84,7 @@ impl Load {
         loaded(&rest, percent, PROCESSES)
     }
 
-    /// The analytic curves.
+    /// The analytic curves. Those of the percentile are there for latency-critical loads of up to 0.8.
     pub(super) fn curves(workload: &Workload, switch: f64) -> Vec<Series> {
         let points = |of: &dyn Fn(&Priorities) -> Option<f64>| {
             let queues =
@@ -110,12 +111,12 @@ impl Load {
                 points(&|queue| queue.quantile(0.99, switch)),
             ),
             series(
-                "M/G/1, mean, preemption for nothing",
+                "mean, not p99: M/G/1, preemption for nothing",
                 palette::BROWN,
                 points(&Priorities::preemptive),
             ),
             series(
-                "M/G/1, mean, no preemption (Cobham)",
+                "mean, not p99: M/G/1, no preemption (Cobham)",
                 palette::FAINT_INK,
                 points(&Priorities::uninterrupted),
             ),
