@@ -215,7 +215,7 @@ impl Preparation {
             Self::Uniform(Uniform { low, high }) => {
                 ensure!(
                     low <= high,
-                    "a uniform preparation goes from {low} down to {high} us; swap low and high"
+                    "a uniform time goes from {low} down to {high} us; swap low and high"
                 );
                 ([low, high], 1.0)
             }
@@ -230,7 +230,7 @@ impl Preparation {
             Self::LogNormal(Logarithmic { median, sigma }) => {
                 ensure!(
                     median > 0 && (0.0..=3.0).contains(&sigma),
-                    "a log-normal preparation needs a median above 0 and a sigma of 0 to 3"
+                    "a log-normal time needs a median above 0 and a sigma of 0 to 3"
                 );
                 ([median, median], 1.0)
             }
@@ -244,12 +244,12 @@ impl Preparation {
         for us in times {
             ensure!(
                 us <= MAX_US,
-                "a preparation of {us} us is out of range (0 to {MAX_US})"
+                "a time of {us} us is out of range (0 to {MAX_US})"
             );
         }
         ensure!(
             (0.001..=3600.0).contains(&seconds),
-            "the seconds of a changing preparation are {seconds}, out of range (0.001 to 3600)"
+            "the seconds of a changing time are {seconds}, out of range (0.001 to 3600)"
         );
         Ok(())
     }
@@ -321,7 +321,7 @@ impl<'de> Deserialize<'de> for Preparation {
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 write!(
                     f,
-                    "a preparation: a number of microseconds, or one of {}",
+                    "a time: a number of microseconds, or one of {}",
                     NAMES.join(", ")
                 )
             }
@@ -332,9 +332,7 @@ impl<'de> Deserialize<'de> for Preparation {
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Preparation, A::Error> {
                 let Some(name) = map.next_key::<String>()? else {
-                    return Err(A::Error::custom(
-                        "a preparation is missing its distribution",
-                    ));
+                    return Err(A::Error::custom("a time is missing its distribution"));
                 };
                 let found = match name.as_str() {
                     "uniform" => map.next_value().map(Preparation::Uniform),
@@ -348,7 +346,7 @@ impl<'de> Deserialize<'de> for Preparation {
                 match map.next_key::<String>()? {
                     None => Ok(found),
                     Some(more) => Err(A::Error::custom(format!(
-                        "a preparation is either {name} or {more}; leave one out"
+                        "a time is either {name} or {more}; leave one out"
                     ))),
                 }
             }
