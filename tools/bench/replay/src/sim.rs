@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use zernel_workload::{Draw, Role, Workload};
+use zernel_workload::{Role, Workload};
 
 use crate::machine::{Ended, Kind};
 use crate::outcome::{Engine, Outcome, Served};
@@ -131,6 +131,10 @@ impl Run {
         }
         requests.dropped += next.dropped;
         requests.miss(next.overtaken);
+        if one.pieces.is_empty() || one.spec.varies() {
+            let seed = self.world.setting.seed.wrapping_add(one.number as u64);
+            one.pieces = one.spec.pieces(&next.draw(seed));
+        }
         one.stage = Stage::Waiting;
         one.request.tick = tick;
         one.request.number = next.number;
@@ -155,14 +159,6 @@ impl Run {
         request.prepare = prepare;
         request.kernels_done = 0;
         request.held = 0;
-        if one.pieces.is_empty() || one.spec.varies() {
-            one.pieces = one.spec.pieces(&Draw {
-                seed,
-                number: request.number,
-                at: Duration::from_nanos(request.tick),
-                size: request.traced.size,
-            });
-        }
         one.stage = Stage::Preparing;
         one.begun = one.begun.wrapping_add(1);
         one.holder = false;

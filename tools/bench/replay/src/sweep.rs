@@ -305,7 +305,7 @@ impl Kind {
             Self::BeLoad => Chart {
                 title: title("LC latency against the rate of BE requests"),
                 x: Axis::linear("BE requests/s that arrive"),
-                y: Axis::logarithmic("LC latency from the arrival, p99 or as told, ms", 0.1),
+                y: Axis::logarithmic("LC latency from the arrival, p99 but for means, ms", 0.1),
                 series: {
                     let y = |ran: &Ran| ran.row.lc_with_queue.p99_ns as f64 / 1e6;
                     let mut series = by_policy(all, parameter, y);
