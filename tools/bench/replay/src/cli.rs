@@ -364,6 +364,7 @@ fn sweep(args: &SweepArgs) -> Result<()> {
         Some(name) => args.common.load(name)?,
         None => args.common.lasting(kind.workload())?,
     };
+    kind.accepts(&workload)?;
     let policies = match args.policy.is_empty() {
         true => kind.policies(),
         false => &args.policy,

@@ -6,14 +6,16 @@
 
 mod budget;
 pub(crate) mod estimate;
+mod keys;
 mod rotation;
 
-use std::collections::BTreeMap;
+use std::time::Duration;
 
-use zernel_workload::{Role, Traced};
+use zernel_workload::Role;
 
 use self::budget::Budget;
-use self::estimate::{Estimate, Estimator};
+use self::estimate::Estimator;
+use self::keys::Keys;
 use self::rotation::Rotation;
 use super::slices::set_classes;
 use super::{retire, submit, Policy, Stream};
@@ -23,7 +25,7 @@ use crate::policy::level::Level;
 use crate::policy::predict::features::{Features, Memory};
 use crate::policy::predict::fixed::Fixed;
 use crate::policy::predict::trigger::{Rule, Trigger};
-use crate::policy::predict::{Choice, Costs, History, Kind};
+use crate::policy::predict::{Choice, Costs, Kind};
 use crate::policy::request::succession::Succession;
 use crate::policy::request::words::Observed;
 use crate::policy::request::{Actions, Plan};
@@ -102,26 +104,9 @@ impl Default for Asked {
     }
 }
 
-/// The knowledge of a key.
-struct Known {
-    history: History,
-    estimate: Estimate,
-}
-
-impl Known {
-    fn new(options: &Options) -> Self {
-        Self {
-            history: History::new(options.safety_margin),
-            estimate: Estimate::new(options.estimator),
-        }
-    }
-}
-
 /// The state of a latency-critical client.
 struct Lane {
     requests: Succession,
-    /// Each key; the kernel has them for each user, not for each client.
-    keys: BTreeMap<u64, Known>,
     /// The request that it is at, and the one before.
     asked: (Asked, Asked),
     seen: Observed,
@@ -131,33 +116,6 @@ struct Lane {
     phase: Phase,
 }
 
-impl Lane {
-    /// Learns from the preparation of a request.
-    fn learn(&mut self, asked: &Asked, took: Ns, options: &Options, choice: Choice) {
-        let known = self.keys.entry(asked.key);
-        let known = known.or_insert_with(|| Known::new(options));
-        if choice.kind == Kind::Features {
-            let fallback = known.history.predict(choice);
-            let (costs, memory) = (choice.costs, options.memory);
-            known
-                .estimate
-                .observe(&asked.features, took, costs, fallback, memory);
-        }
-        known.history.observe(took, choice);
-    }
-
-    fn predict(&self, asked: &Asked, choice: Choice) -> Option<Ns> {
-        let known = self.keys.get(&asked.key)?;
-        let fallback = known.history.predict(choice);
-        match choice.kind {
-            Kind::Features => known
-                .estimate
-                .predict(&asked.features, choice.costs, fallback),
-            _ => fallback,
-        }
-    }
-}
-
 /// The policy.
 pub(crate) struct Zernel {
     options: Options,
@@ -165,6 +123,7 @@ pub(crate) struct Zernel {
     lease: Ns,
     switch: SwitchCosts,
     lanes: Vec<Lane>,
+    keys: Keys,
     rotation: Option<Rotation>,
     budget: Option<Budget>,
     /// Latency-critical requests between begin and done.
@@ -194,6 +153,7 @@ impl Zernel {
             lease: tunables.requests().lease().into(),
             switch: SwitchCosts::new(Permille(options.covered)),
             lanes: Vec::new(),
+            keys: Keys::default(),
             rotation: None,
             budget: None,
             requests: 0,
@@ -251,9 +211,9 @@ impl Zernel {
         if let Some(record) = actions.over {
             self.catch_up(client);
             if let Some(took) = record.preparation() {
-                let lane = &mut self.lanes[client];
-                let asked = lane.asked.0;
-                lane.learn(&asked, took, &self.options, self.choice);
+                let asked = self.lanes[client].asked.0;
+                self.keys
+                    .learn(client, &asked, took, &self.options, self.choice);
             }
         }
     }
@@ -266,8 +226,8 @@ impl Zernel {
             .catch_up()
             .and_then(|record| record.preparation());
         if let Some(took) = took {
-            let asked = lane.asked.1;
-            lane.learn(&asked, took, &self.options, self.choice);
+            self.keys
+                .learn(client, &lane.asked.1, took, &self.options, self.choice);
         }
     }
 
@@ -321,7 +281,6 @@ impl Policy for Zernel {
             .iter()
             .map(|_| Lane {
                 requests: Succession::new(),
-                keys: BTreeMap::new(),
                 asked: (Asked::default(), Asked::default()),
                 seen: Observed::default(),
                 alarm: 0,
@@ -355,22 +314,22 @@ impl Policy for Zernel {
         let cost = self.switch.estimate(phase);
         self.catch_up(client);
         let request = &world.clients[client].request;
-        let Traced { key, deadline, .. } = request.traced;
-        let passed = world.now - request.tick;
-        let left = deadline.map(|deadline| Ns(nanos(deadline).saturating_sub(passed).max(1)));
+        let late = Duration::from_nanos(world.now - request.tick);
+        let left = request.traced.left(late, Duration::from_nanos(1));
+        let left = left.map(|left| Ns(nanos(left)));
         let mut asked = Asked {
-            key: key.unwrap_or(0),
+            key: request.traced.key.unwrap_or(0),
             ..Asked::default()
         };
         for (to, from) in asked.features.given.iter_mut().zip(world.features(client)) {
             *to = from;
         }
-        if self.lanes[client].predict(&asked, self.choice).is_none() {
+        if self.keys.predict(client, &asked, self.choice).is_none() {
             let actions = self.lanes[client].requests.retire(now, &seen);
             self.act(world, client, actions);
         }
         let lane = &mut self.lanes[client];
-        let predicted = lane.predict(&asked, self.choice);
+        let predicted = self.keys.predict(client, &asked, self.choice);
         let lead = self.options.rule.lead(self.choice, predicted, cost);
         let plan = Plan {
             trigger_at: now.saturating_add(lead),
