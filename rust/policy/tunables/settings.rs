@@ -14,6 +14,7 @@ use crate::policy::{
         Interleave,
         Level, //
     },
+    slices::Instead,
     units::Us, //
 };
 
@@ -78,6 +79,8 @@ pub(crate) struct Conditions {
     pub(crate) turns: bool,
     /// Levels with a spent budget: they are treated like BE.
     pub(crate) throttled: level::Set,
+    /// Slices in place of those of levels.
+    pub(crate) instead: Instead,
 }
 
 impl Conditions {
@@ -89,6 +92,7 @@ impl Conditions {
         },
         turns: false,
         throttled: level::Set::NONE,
+        instead: Instead::NONE,
     };
 }
 
@@ -110,9 +114,9 @@ impl Tunables {
         Meaning {
             enabled: self.enabled,
             default_class: self.default_class,
-            timeslices: self.timeslices,
+            timeslices: self.slices_in_force(),
             min_timeslice: self.min_timeslice,
-            max_timeslice: self.max_timeslice,
+            max_timeslice: self.max_timeslice(),
             turns: self
                 .turns
                 .discipline()
@@ -161,7 +165,7 @@ impl Meaning {
         let (decided, only_shortens) = match effective.level {
             Some(level) => {
                 let from = Origin::of(Source::Level);
-                let slice = self.timeslice(level);
+                let slice = on.instead.of(level).unwrap_or(self.timeslice(level));
                 (effective.timeslice.decide(slice, from), false)
             }
             None => effective.timeslice.decide_alone()?,

@@ -37,7 +37,8 @@ pub(crate) struct Terms {
     pub(crate) budgets: [Option<Params>; level::COUNT],
 }
 
-/// TSGs of a GPU that follow a change of the levels with a spent budget, and the place that is reached.
+/// TSGs of a GPU that follow a change of the levels with a spent budget, or of their slices, and the
+/// place that is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Throttle {
     /// The GPU.

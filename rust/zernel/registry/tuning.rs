@@ -36,6 +36,7 @@ impl Registry {
             .is_tightened_by(tunables.user_control());
         let turns_changed = tunables.turns() != self.tunables.turns()
             || tunables.enabled() != self.tunables.enabled()
+            || tunables.slices() != self.tunables.slices()
             || tunables.gives_other_budgets(&self.tunables);
         self.tunables = tunables;
         tuned::publish(&tunables);

@@ -2,13 +2,16 @@
 //! Keeps the levels above best-effort within their budgets, from the worker of a GPU: carries out
 //! decisions of [`policy::budget`](crate::policy::budget).
 
-use super::activity::{
-    behind,
-    key,
-    Activity,
-    Key,
-    Looker,
-    Walk, //
+use super::{
+    activity::{
+        behind,
+        key,
+        Activity,
+        Key,
+        Looker,
+        Walk, //
+    },
+    follow::Followers, //
 };
 use crate::{
     glue::time::now_ns,
@@ -27,10 +30,7 @@ use crate::{
     registry::{
         self,
         gpu,
-        plan::{
-            Change,
-            Throttle, //
-        }, //
+        plan::Change, //
     },
     worker::calls::Calls, //
 };
@@ -41,9 +41,6 @@ use kernel::{
         RBTreeNodeReservation, //
     },
 };
-
-/// Times that TSGs are brought in line in a step.
-const FOLLOWED: usize = 8;
 
 /// A TSG of a level with a budget.
 ///
@@ -69,7 +66,7 @@ pub(crate) struct Budgets {
     counts: [usize; level::COUNT],
     throttled: level::Set,
     /// TSGs that are still to follow the last change of these.
-    follow: Option<Throttle>,
+    follow: Followers,
     /// The level for which others are kept off the GPU, and since when that is not charged.
     held: Option<(Level, Ns)>,
     walk: Walk,
@@ -104,7 +101,7 @@ impl Budgets {
             running: RBTree::new(),
             counts: [0; level::COUNT],
             throttled: level::Set::NONE,
-            follow: None,
+            follow: Followers::none(),
             held: None,
             walk: Walk::new(Looker::Budgets),
             from: (0, 0),
@@ -144,6 +141,16 @@ impl Budgets {
         Level::ALL
             .into_iter()
             .any(|level| runs.contains(level) && !self.throttled.contains(level))
+    }
+
+    /// True if a less urgent level than this keeps the engine to the end of its burst: it has
+    /// something to run and budget left. `kept`: the levels that do so.
+    pub(crate) fn keeps_from(&self, level: Level, kept: level::Set) -> bool {
+        let kept = kept.without(self.throttled);
+        let runs = self.runs();
+        Level::ALL
+            .into_iter()
+            .any(|below| level.is_above(below) && kept.contains(below) && runs.contains(below))
     }
 
     /// Levels with a spent budget.
@@ -253,7 +260,7 @@ impl Budgets {
         activity: &Activity,
         held: Option<(Level, Ns)>,
     ) -> Next {
-        self.follow();
+        self.follow.step();
         self.walk.rest();
         while let Some(key) = self.walk.next(&self.watched, activity) {
             self.look_at(driver, key);
@@ -267,20 +274,9 @@ impl Budgets {
         self.held = held.map(|(level, _)| (level, now));
         let kept = since.map(|(level, since)| (level, now.saturating_sub(since)));
         self.due = self.charge(gpu, now, kept);
-        match self.walk.is_over(activity) && self.follow.is_none() {
+        match self.walk.is_over(activity) && self.follow.are_none() {
             true => Next::At(self.due),
             false => Next::Again,
-        }
-    }
-
-    /// Brings some TSGs in line with the levels that have a spent budget.
-    fn follow(&mut self) {
-        for _ in 0..FOLLOWED {
-            let Some(throttle) = self.follow.take() else {
-                return;
-            };
-            // Without a registry there are none.
-            self.follow = registry::with(|r| r.follow_throttle(throttle)).unwrap_or(None);
         }
     }
 
@@ -360,11 +356,7 @@ impl Budgets {
         if throttled != self.throttled {
             // Without a registry there is nothing to change.
             let changed = registry::with(|r| r.set_throttled(gpu, throttled)).unwrap_or(None);
-            let levels = self.follow.map_or(level::Set::NONE, |before| before.levels);
-            self.follow = changed.map(|changed| Throttle {
-                levels: changed.levels.union(levels),
-                ..changed
-            });
+            self.follow.change(changed);
             self.throttled = throttled;
         }
         next

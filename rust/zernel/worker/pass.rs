@@ -11,10 +11,7 @@ use crate::{
         },
     },
     policy::{
-        level::{
-            self,
-            Level, //
-        },
+        level::Level,
         poll::{
             self,
             Poll, //
@@ -42,6 +39,7 @@ use crate::{
             Urgent, //
         },
     },
+    tuned,
     worker::{
         activity::Activity,
         budget::{
@@ -59,6 +57,7 @@ use crate::{
             self,
             Rotation, //
         },
+        slices::Slices,
     },
 };
 use kernel::{
@@ -108,6 +107,8 @@ pub(crate) struct Pass {
     listening: Atomic<bool>,
     /// Looks at the load, for others than requests.
     looks: Looks,
+    /// Slices that follow latencies.
+    slices: Slices,
 }
 
 impl Pass {
@@ -173,14 +174,16 @@ impl Pass {
         }
     }
 
-    /// Has run lists begin anew for TSGs that are to be served at once. Returns when to come back if
-    /// the provider cannot do so now.
-    fn kick_urgent(&self, device: &Device, throttled: level::Set) -> Option<Ms> {
+    /// Has run lists begin anew for TSGs that are to be served at once, unless a level keeps the engine
+    /// from them. Returns when to come back if the provider cannot do so now.
+    fn kick_urgent(&self, device: &Device, budgets: &Budgets) -> Option<Ms> {
+        let (throttled, kept) = (budgets.throttled(), tuned::kept_levels());
         // Those that come meanwhile wake the worker once more: others are not to wait for them.
         for _ in 0..kicks::ROOM {
             let Urgent { tsg, level } = device.urgent()?;
             let handle = registry::with(|r| r.urgent(tsg)).unwrap_or(None);
-            let Some(handle) = handle.filter(|_| !throttled.contains(level)) else {
+            let is_due = !throttled.contains(level) && !budgets.keeps_from(level, kept);
+            let Some(handle) = handle.filter(|_| is_due) else {
                 continue;
             };
             let began = Ns(now_ns());
@@ -228,6 +231,7 @@ impl Pass {
             activity: KBox::pin_init(Activity::new(), GFP_KERNEL)?,
             listening: Atomic::new(false),
             looks,
+            slices: Slices::new(gpu)?,
         })
     }
 
@@ -331,11 +335,12 @@ impl Pass {
             self.stop_looks();
             return rotation::Next::Idle;
         };
-        if let Some(delay) = self.kick_urgent(&device, throttled) {
+        if let Some(delay) = self.kick_urgent(&device, &budgets) {
             budgets.release();
             self.stop_looks();
             return rotation::Next::Wait(delay);
         }
+        self.slices.tell_missing(self.gpu, abilities);
         if !abilities.enable {
             return rotation::Next::Idle;
         }
@@ -457,11 +462,9 @@ impl Job for Pass {
             };
             // A TSG with changes that fail is left alone until then.
             let due = registry::with(|r| r.next_due(worker.gpu)).unwrap_or(None);
-            let at = match (at, due) {
-                (Some(at), Some(due)) => Some(at.min(due)),
-                (at, due) => at.or(due),
-            };
-            if let Some(at) = at {
+            let slices = worker.slices.step();
+            let all = [at, due, slices].into_iter().flatten();
+            if let Some(at) = all.min() {
                 worker.kick_at(at);
             }
             return;

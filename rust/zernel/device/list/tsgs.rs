@@ -28,6 +28,7 @@ use crate::{
         view::Found,
         Registry, //
     },
+    tuned,
 };
 use kernel::prelude::*;
 
@@ -153,6 +154,7 @@ fn info(
     let (traits, done) = (&state.traits, &state.done);
     let level = state.effective.level;
     let is_throttled = level.is_some_and(|level| throttled.contains(level));
+    let is_kept = level.is_some_and(|level| tuned::kept_levels().contains(level));
     uapi::zernel_tsg_info {
         id: id.0,
         gpu: tsg.gpu.0,
@@ -169,8 +171,7 @@ fn info(
             (traits.shared, uapi::ZERNEL_TSG_SHARED),
             (state.is_pending || follows, uapi::ZERNEL_TSG_PENDING),
             (state.failed, uapi::ZERNEL_TSG_FAILED),
-            // Any TSG is left to more urgent work.
-            (true, uapi::ZERNEL_TSG_PREEMPTIBLE),
+            (is_throttled || !is_kept, uapi::ZERNEL_TSG_PREEMPTIBLE),
             (is_throttled, uapi::ZERNEL_TSG_THROTTLED),
         ]),
         error: state.last_error,

@@ -329,6 +329,30 @@ mod cases {
     }
 
     #[test]
+    fn the_gate_leaves_levels_that_keep_the_engine() -> Result {
+        let (mut r, gpu) = fixture::registry_with_turns()?;
+        let three = fixture::level(3);
+        let kept = add_at(&mut r, gpu, 1, three)?;
+        add_at(&mut r, gpu, 2, fixture::level(4))?;
+        add_at(&mut r, gpu, 3, Level::BE)?;
+        r.tune(|t| t.slices_mut().set_preemptible(three, false))
+            .map_err(|_| EINVAL)?;
+        assert_eq!(less_urgent(&r, gpu, Level::LC), 2);
+        assert!(!r.is_less_urgent(kept, Level::LC));
+        assert_eq!(r.exclusion_of(kept, Level::LC), None);
+        // Without a budget it is like any other.
+        let mut spent = level::Set::NONE;
+        spent.put(three, true);
+        throttle(&mut r, gpu, spent);
+        assert_eq!(less_urgent(&r, gpu, Level::LC), 3);
+        throttle(&mut r, gpu, level::Set::NONE);
+        r.tune(|t| t.slices_mut().set_preemptible(three, true))
+            .map_err(|_| EINVAL)?;
+        assert_eq!(less_urgent(&r, gpu, Level::LC), 3);
+        Ok(())
+    }
+
+    #[test]
     fn who_takes_no_turns_any_more_runs_although_others_are_kept_off() -> Result {
         let (mut r, gpu, id, d) = one(Level::BE)?;
         assert!(r.will_disable(id, true));

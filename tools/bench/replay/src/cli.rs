@@ -17,6 +17,7 @@ use crate::policy;
 use crate::policy::predict::trigger::{Rule, Trigger};
 use crate::policy::predict::Kind as Predictor;
 use crate::policy::rotation::Discipline;
+use crate::policy::slices::Policy as SlicePolicy;
 use crate::sweep::{self, Job, Kind, Ran};
 use crate::table::{self, Row};
 use crate::world::Setting;
@@ -152,6 +153,12 @@ struct ZernelArgs {
     /// Time slice of best-effort TSGs in microseconds, instead of their level's.
     #[arg(long, value_name = "US", value_parser = clap::value_parser!(u32).range(10..=10_000_000))]
     be_slice_us: Option<u32>,
+    /// Slices of levels: table, exponential, or pid, which needs --target-us and --no-rotation.
+    #[arg(long, default_value = "table", value_parser = slices)]
+    slices: SlicePolicy,
+    /// The latency that 99 % of latency-critical requests are to have, in microseconds, for pid.
+    #[arg(long, value_name = "US", value_parser = clap::value_parser!(u32).range(10..=10_000_000))]
+    target_us: Option<u32>,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -184,6 +191,16 @@ fn predictor(text: &str) -> Result<Predictor> {
         let names = Predictor::ALL.map(Predictor::name);
         format!(
             "there is no predictor {text}; name one of {}",
+            names.join(", ")
+        )
+    })
+}
+
+fn slices(text: &str) -> Result<SlicePolicy> {
+    SlicePolicy::named(text).with_context(|| {
+        let names = SlicePolicy::ALL.map(SlicePolicy::name);
+        format!(
+            "there are no slices {text}; name one of {}",
             names.join(", ")
         )
     })
@@ -244,6 +261,21 @@ impl Common {
         }
     }
 
+    /// Checks that options are of use together.
+    fn check(&self) -> Result<()> {
+        let ZernelArgs {
+            slices,
+            target_us,
+            no_rotation,
+            ..
+        } = self.zernel;
+        ensure!(
+            slices != SlicePolicy::Pid || (target_us.is_some() && no_rotation),
+            "--slices pid needs --target-us, and --no-rotation: the slice of turns does not follow"
+        );
+        Ok(())
+    }
+
     fn options(&self) -> Options {
         let mut options = Options::DEFAULT;
         options.seed = self.seed;
@@ -263,6 +295,8 @@ impl Common {
         zernel.discipline = self.zernel.discipline;
         zernel.quantum = Us(self.zernel.quantum_us);
         zernel.be_slice = self.zernel.be_slice_us.map(Us);
+        zernel.slices = self.zernel.slices;
+        zernel.target = Us(self.zernel.target_us.unwrap_or(0));
         options
     }
 
@@ -313,6 +347,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
 }
 
 fn policies(args: &RunArgs) -> Result<()> {
+    args.common.check()?;
     let setting = args.common.setting();
     let options = args.common.options();
     let jobs = args
@@ -337,6 +372,7 @@ fn policies(args: &RunArgs) -> Result<()> {
 }
 
 fn sweep(args: &SweepArgs) -> Result<()> {
+    args.common.check()?;
     let kind = args.kind;
     let setting = args.common.setting();
     let name = args.workload.as_deref().unwrap_or(kind.workload());

@@ -14,6 +14,8 @@ use crate::world::{Event, Operation, World};
 pub(super) struct Budget {
     server: Server,
     lc: Vec<usize>,
+    /// The slice of the level.
+    slice: Us,
     /// Time on the engine up to the last charge.
     charged: u64,
     throttled: bool,
@@ -25,10 +27,11 @@ pub(super) struct Budget {
 
 impl Budget {
     /// A full one; none if the level has none.
-    pub(super) fn new(world: &World) -> Option<Self> {
+    pub(super) fn new(world: &World, slice: Us) -> Option<Self> {
         Some(Self {
             server: Server::new(Params::default_of(Level::LC)?),
             lc: world.of_role(Role::Lc).collect(),
+            slice,
             charged: 0,
             throttled: false,
             timer: 0,
@@ -64,9 +67,11 @@ impl Budget {
         };
         if throttled != self.throttled {
             self.throttled = throttled;
-            let level = if throttled { Level::BE } else { Level::LC };
+            let slice = match throttled {
+                true => Us(Level::BE.default_timeslice().0),
+                false => self.slice,
+            };
             for &group in &self.lc {
-                let slice = Us(level.default_timeslice().0);
                 world.operate(Operation::Slice(group, slice));
             }
         }
