@@ -248,6 +248,14 @@ impl Budgets {
         }
     }
 
+    /// Looks at a few of the TSGs that were reported.
+    pub(crate) fn look(&mut self, driver: &impl Calls, activity: &Activity) {
+        self.walk.rest();
+        while let Some(key) = self.walk.next(&self.watched, activity) {
+            self.look_at(driver, key);
+        }
+    }
+
     /// Charges GPU time to the budgets, and looks at a few TSGs for that: those that were reported,
     /// and those that run. Where these are more than a few, it goes through all of them when their
     /// time may have spent a budget, and charges when it is through.
@@ -261,10 +269,7 @@ impl Budgets {
         held: Option<(Level, Ns)>,
     ) -> Next {
         self.follow.step();
-        self.walk.rest();
-        while let Some(key) = self.walk.next(&self.watched, activity) {
-            self.look_at(driver, key);
-        }
+        self.look(driver, activity);
         self.look_at_running(driver);
         if self.left > 0 {
             return Next::Again;

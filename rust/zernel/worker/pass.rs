@@ -11,7 +11,10 @@ use crate::{
         },
     },
     policy::{
-        level::Level,
+        level::{
+            self,
+            Level, //
+        },
         poll::{
             self,
             Poll, //
@@ -335,6 +338,10 @@ impl Pass {
             self.stop_looks();
             return rotation::Next::Idle;
         };
+        if tuned::kept_levels() != level::Set::NONE {
+            // A burst that has just begun is not to be ended.
+            budgets.look(&driver, &self.activity);
+        }
         if let Some(delay) = self.kick_urgent(&device, &budgets) {
             budgets.release();
             self.stop_looks();

@@ -20,7 +20,11 @@ use crate::{
             Level, //
         },
         preempt::Verdict,
-        units::Ms, //
+        slices::Instead,
+        units::{
+            Ms,
+            Us, //
+        },
     },
     registry::{
         class::Named,
@@ -28,7 +32,8 @@ use crate::{
         levels::LevelOf,
         plan::{
             exclusion::Found,
-            Change, //
+            Change,
+            Throttle, //
         },
         tests::news::{
             all_news,
@@ -237,10 +242,37 @@ mod cases {
     }
 
     fn throttle(r: &mut Registry, gpu: gpu::Id, levels: level::Set) {
-        let mut left = r.set_throttled(gpu, levels);
+        let changed = r.set_throttled(gpu, levels);
+        follow(r, changed);
+    }
+
+    fn follow(r: &mut Registry, mut left: Option<Throttle>) {
         while let Some(throttle) = left {
             left = r.follow_throttle(throttle);
         }
+    }
+
+    #[test]
+    fn a_level_has_another_slice_instead_on_a_gpu() -> Result {
+        let three = fixture::level(3);
+        let (mut r, gpu, id, d) = one(three)?;
+        assert_eq!(slice(&r, id), Some(10_000));
+        let mut instead = Instead::NONE;
+        instead.put(three, Some(Us(700)));
+        instead.put(Level::LC, Some(Us(900)));
+        for (slices, expected) in [(instead, 700), (instead, 700), (Instead::NONE, 10_000)] {
+            let changed = r.set_instead(gpu, slices);
+            follow(&mut r, changed);
+            work(&mut r, gpu, &d);
+            assert_eq!(slice(&r, id), Some(expected));
+        }
+        // One that comes later has it from the start.
+        let changed = r.set_instead(gpu, instead);
+        follow(&mut r, changed);
+        let later = add_at(&mut r, gpu, 9, Level::LC)?;
+        work(&mut r, gpu, &d);
+        assert_eq!(slice(&r, later), Some(900));
+        Ok(())
     }
 
     #[test]

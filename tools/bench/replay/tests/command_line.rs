@@ -82,7 +82,7 @@ fn unsound_command_lines_are_told_in_a_sentence() {
 #[test]
 fn slices_follow_a_target() {
     let run =
-        |more: &[&str]| replay(&[&["run", "--workload", "B1", "--seconds", "20"], more].concat());
+        |more: &[&str]| replay(&[&["run", "--workload", "C", "--seconds", "10"], more].concat());
     for half in [&["--target-us", "3000"][..], &["--no-rotation"]] {
         run(&[&["--slices", "pid"], half].concat())
             .assert()
@@ -98,10 +98,7 @@ fn slices_follow_a_target() {
         let text = fs::read_to_string(&path).expect("a file");
         let value: serde_json::Value = serde_json::from_str(&text).expect("JSON");
         let row = &value["rows"][0];
-        (
-            row["policy"].to_string(),
-            row["switches"].as_f64(),
-        )
+        (row["policy"].to_string(), row["switches"].as_f64())
     };
     let table = switches(&[]);
     let pid = switches(&["--slices", "pid", "--target-us", "6000"]);
