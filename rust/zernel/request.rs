@@ -14,6 +14,7 @@ pub(crate) mod group;
 mod holds;
 pub(crate) mod keys;
 pub(crate) mod kicks;
+pub(crate) mod machine;
 pub(crate) mod share;
 pub(crate) mod sleep;
 pub(crate) mod slot;

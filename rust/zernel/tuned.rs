@@ -7,6 +7,7 @@ use crate::policy::{
     nice::Delta,
     phase::Phase,
     predict::{
+        features::Memory,
         trigger::{
             Rule,
             Trigger, //
@@ -55,6 +56,9 @@ static SLICES: Atomic<u32> = Atomic::new(0);
 /// Slices follow latencies.
 const FOLLOWS: u32 = 1 << 8;
 
+/// The observations that a regression over features remembers; 0: features do not count.
+static FEATURES: Atomic<u32> = Atomic::new(0);
+
 const NO_GROUP: u64 = u64::MAX;
 
 /// The classic margin is taken off.
@@ -69,7 +73,7 @@ const RULE: u32 = !MARGIN & !((1 << TRIGGER) - 1);
 
 // Each has room for its largest value.
 const _: () = assert!(Trigger::Predicted.number() == 0);
-const _: () = assert!(Kind::ALL.len() <= 1 << TRIGGER);
+const _: () = assert!(Kind::ALL.len() - 1 <= 1 << TRIGGER);
 const _: () = assert!(Trigger::AtReady.number() < 1 << (MIN_PREP - TRIGGER));
 const _: () = assert!(Requests::MIN_PREP_MAX.0 < 1 << (31 - MIN_PREP));
 
@@ -85,7 +89,7 @@ fn unpack(both: u64) -> (u32, u32) {
 pub(crate) struct Requested {
     /// Longest time from the trigger to ready.
     pub(crate) lease: Us,
-    /// The predictor.
+    /// The predictor of requests without features.
     pub(crate) predictor: Kind,
     /// The classic margin is taken off its estimate.
     pub(crate) margin: bool,
@@ -112,7 +116,13 @@ fn publish_requests(requests: &Requests) {
     let costs = requests.costs();
     let margin = if requests.margin() { MARGIN } else { 0 };
     let rule = requests.rule().trigger.number() << TRIGGER | requests.min_prep().0 << MIN_PREP;
-    let predictor = requests.predictor().number() | rule | margin;
+    // Requests without features are as if they did not count.
+    let (predictor, memory) = match requests.predictor() {
+        Kind::Features => (Kind::Quantile, requests.memory().number()),
+        other => (other, 0),
+    };
+    FEATURES.store(memory, Relaxed);
+    let predictor = predictor.number() | rule | margin;
     LEASE_AND_PREDICTOR.store(pack(requests.lease().0, predictor), Relaxed);
     COSTS.store(pack(costs.early, costs.late), Relaxed);
     NICE.store(requests.nice().number(), Relaxed);
@@ -164,6 +174,14 @@ fn rule(predictor: u32) -> Rule {
     Rule {
         trigger: Trigger::new(predictor >> TRIGGER & 3).unwrap_or_default(),
         min_prep: Us((predictor & !MARGIN) >> MIN_PREP).into(),
+    }
+}
+
+/// The memory of a regression over the features of a request, if they count.
+pub(crate) fn features() -> Option<Memory> {
+    match FEATURES.load(Relaxed) {
+        0 => None,
+        observations => Some(Memory::new(observations)),
     }
 }
 
