@@ -8,7 +8,10 @@ use super::{
         self,
         Level, //
     },
-    units::Us, //
+    units::{
+        Ns,
+        Us, //
+    }, //
 };
 
 /// The policy of slices.
@@ -119,10 +122,19 @@ pub(crate) fn may_keep(level: Level) -> bool {
     level.is_above(Level::DEFAULT)
 }
 
+/// The part of `time`, for which others were kept off the GPU for a level, that counts as its own: not
+/// that for which less urgent levels in `kept` kept the engine from it. `ran`: of each level meanwhile.
+pub(crate) fn held_for(by: Level, time: Ns, ran: &[Ns; level::COUNT], kept: level::Set) -> Ns {
+    let levels = Level::ALL.into_iter().zip(ran);
+    let keep = levels.filter(|(level, _)| by.is_above(*level) && kept.contains(*level));
+    keep.fold(time, |left, (_, ran)| left.saturating_sub(*ran))
+}
+
 #[cfg(any(test, zernel_kunit))]
 #[cfg_attr(not(test), kernel::macros::kunit_tests(zernel_policy_slices))]
 mod tests {
     use super::*;
+    use crate::policy::class::Effective;
     use crate::policy::tunables::{
         settings::{
             Bounds,
@@ -131,10 +143,6 @@ mod tests {
         },
         Refused,
         Tunables, //
-    };
-    use crate::policy::{
-        class::Effective,
-        units::Ns, //
     };
 
     fn slices(t: &Tunables, on: Conditions) -> [(u32, Why); level::COUNT] {
@@ -200,6 +208,8 @@ mod tests {
         for bad in [1_000, 9_999_999, 10_000_001] {
             assert_eq!(t.set_max_timeslice(Us(bad)), Err(Refused::OutOfRange));
         }
+        // What is read may be put back.
+        assert_eq!(t.set_max_timeslice(t.max_timeslice()), Ok(()));
         // The minimum stays below the one that is in force with the table.
         assert_eq!(t.set_min_timeslice(Us(1_001)), Err(Refused::OutOfRange));
         t.slices_mut().set_policy(Policy::Table);
@@ -239,8 +249,46 @@ mod tests {
         let mut spent = Conditions::NONE;
         spent.throttled.put(three, true);
         assert_eq!(slices(&t, spent)[3], (200, Why::THROTTLED));
+        // As short as best-effort's is, if that is another one instead.
+        spent.instead.put(Level::BE, Some(Us(120)));
+        assert_eq!(slices(&t, spent)[3], (120, Why::THROTTLED));
+        // One that keeps the engine has none instead.
+        let mut follows = Conditions::NONE;
+        follows.instead.put(three, Some(Us(700)));
+        assert_eq!(slices(&t, follows)[3].0, 30_000);
         assert_eq!(t.slices_mut().set_preemptible(three, true), Ok(()));
+        assert_eq!(slices(&t, follows)[3].0, 700);
         assert_eq!(in_force(&t)[3], 10_000);
+    }
+
+    #[test]
+    fn one_that_no_manager_put_there_keeps_nothing() {
+        let mut t = Tunables::new();
+        let three = Level::ALL[3];
+        assert_eq!(t.slices_mut().set_preemptible(three, false), Ok(()));
+        let lowered = Effective {
+            may_keep: false,
+            ..Effective::of(three)
+        };
+        let slice = |on| t.settings(lowered, on).map(|s| s.timeslice.0);
+        assert_eq!(slice(Conditions::NONE), Some(10_000));
+        let mut follows = Conditions::NONE;
+        follows.instead.put(three, Some(Us(700)));
+        assert_eq!(slice(follows), Some(700));
+    }
+
+    #[test]
+    fn a_level_does_not_pay_for_those_that_keep_the_engine_from_it() {
+        let ran = [10, 20, 30, 40, 50, 60, 70, 80].map(Ns);
+        let held = |by: usize, time, kept: u8| {
+            held_for(Level::ALL[by], Ns(time), &ran, level::Set::of_bits(kept)).0
+        };
+        assert_eq!(held(0, 1_000, 0), 1_000);
+        assert_eq!(held(0, 1_000, 1 << 3), 960);
+        assert_eq!(held(0, 1_000, 1 << 3 | 1 << 1), 940);
+        // Itself, and more urgent ones, are its own.
+        assert_eq!(held(3, 1_000, 1 << 3 | 1 << 1), 1_000);
+        assert_eq!(held(0, 30, 1 << 3), 0);
     }
 
     #[test]

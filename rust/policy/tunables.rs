@@ -252,12 +252,16 @@ impl Tunables {
         needed.map_or(self.max_timeslice, |needed| needed.max(self.max_timeslice))
     }
 
-    /// Changes [`Self::max_timeslice`]; it passes neither the minimum nor what the policy needs.
+    /// Changes [`Self::max_timeslice`]; it passes neither the minimum nor what the policy needs. What it
+    /// reads as already changes nothing: saved and put back, what was tuned is there with the table.
     pub(crate) fn set_max_timeslice(&mut self, slice: Us) -> Result<(), Refused> {
         let slice = slice::in_range(slice)?;
         let needed = self.slices.policy().longest();
         if slice < self.min_timeslice || needed.is_some_and(|needed| slice < needed) {
             return Err(Refused::OutOfRange);
+        }
+        if slice == self.max_timeslice() {
+            return Ok(());
         }
         // INVARIANT: Just checked.
         self.max_timeslice = slice;

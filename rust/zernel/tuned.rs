@@ -106,8 +106,11 @@ pub(crate) fn publish(tunables: &Tunables) {
         Some(_) => FOLLOWS,
         None => 0,
     };
-    let kept = u32::from(tunables.slices().kept().bits());
-    SLICES.store(kept | follows, Relaxed);
+    let kept = match tunables.enabled() {
+        true => tunables.slices().kept(),
+        false => level::Set::NONE,
+    };
+    SLICES.store(u32::from(kept.bits()) | follows, Relaxed);
     publish_requests(tunables.requests());
     publish_phases(tunables.phases());
 }

@@ -12,9 +12,14 @@
 //! ```
 //!
 //! The base is the slice of the table, but no longer than the target. So a change of the output by 1
-//! changes the latency by the target at most where a request waits for one slice, and the loop is
-//! stable where `(2 (kp + kd) + ki)` is below 2 (the condition of Jury for the loop above), 1.2 with
-//! the usual gains.
+//! changes the latency by a share `b` of the target, 1 at most, where a request waits for one slice.
+//! The next measurement is that of this output, so that the loop has the characteristic polynomial
+//!
+//! ```text
+//! z^2 (z - 1) + b (kp z (z - 1) + ki z^2 + kd (z - 1)^2)
+//! ```
+//!
+//! By Jury's criterion it is stable where `2 kp + ki + 4 kd` is below 2, 1.3 with the usual gains.
 //!
 //! A late level shortens the slices below it, never its own, which would give its time away.
 
@@ -123,7 +128,7 @@ impl Range {
 struct Loop {
     sum: i64,
     output: i64,
-    before: Option<i64>,
+    before: Option<Ns>,
 }
 
 impl Loop {
@@ -136,7 +141,9 @@ impl Loop {
             return;
         };
         let (error, now) = deviation(target, measured);
-        let change = now.saturating_sub(self.before.replace(now).unwrap_or(now));
+        // Both relative to the target of now: another target is no change of the measurement.
+        let before = self.before.replace(measured).unwrap_or(measured);
+        let change = now.saturating_sub(deviation(target, before).1);
         let sum = self.sum.saturating_add(gains.integral.times(error));
         let output = gains.proportional.times(error).saturating_add(sum);
         let wanted = output.saturating_sub(gains.derivative.times(change));
@@ -170,16 +177,13 @@ pub(crate) struct Terms {
     pub(crate) targets: [Option<Target>; level::COUNT],
     /// The usual slices.
     pub(crate) table: [Us; level::COUNT],
-    /// Levels whose slices do not follow.
-    pub(crate) fixed: level::Set,
 }
 
 impl Terms {
     /// The base of a level's slice below one with a target.
     fn base(&self, level: Level, target: Target) -> Option<Us> {
         let slice = self.table.get(level.number() as usize).copied();
-        let slice = slice.filter(|_| !self.fixed.contains(level))?;
-        Some(slice.min(target.latency).max(BOUNDS.0).min(BOUNDS.1))
+        Some(slice?.min(target.latency).max(BOUNDS.0).min(BOUNDS.1))
     }
 
     fn below(level: Level) -> impl Iterator<Item = Level> {
@@ -274,7 +278,6 @@ mod tests {
             gains: Gains::USUAL,
             targets,
             table: Level::ALL.map(Level::default_timeslice),
-            fixed: level::Set::NONE,
         }
     }
 
@@ -328,9 +331,6 @@ mod tests {
             assert_eq!(got.is_some(), level.number() > 3);
             assert!(got.is_none_or(|slice| slice < t.table[level.number() as usize]));
         }
-        // One that keeps the engine keeps its slice, too.
-        t.fixed.put(Level::ALL[5], true);
-        assert_eq!(c.step(&t, &all).of(Level::ALL[5]), None);
     }
 
     #[test]
@@ -366,6 +366,25 @@ mod tests {
         assert_eq!(run(&mut c, &easy, 10_000, |_| 100_000).0, 10_000);
         let hard = run(&mut c, &t, 600, |_| 3_000_000);
         assert_eq!(hard.0, 100);
+    }
+
+    #[test]
+    fn a_new_target_is_no_kick() {
+        let mut t = terms();
+        t.gains = Gains {
+            proportional: Gain(0),
+            integral: Gain(0),
+            derivative: Gain(1_000),
+        };
+        let mut c = Controllers::new();
+        let steady = c.step(&t, &lc(3_000_000)).of(Level::BE);
+        t.targets[0] = Some(Target {
+            latency: Us(1_000),
+            ..TARGET
+        });
+        assert_eq!(c.step(&t, &lc(3_000_000)).of(Level::BE), steady);
+        // The measurement is: by one target.
+        assert_eq!(c.step(&t, &lc(4_000_000)).of(Level::BE), Some(BOUNDS.0));
     }
 
     #[test]

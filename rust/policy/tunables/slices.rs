@@ -160,26 +160,31 @@ impl Slices {
 impl Tunables {
     /// The slices of all levels that are in force, before they are clamped.
     pub(super) fn slices_in_force(&self) -> [Us; level::COUNT] {
-        let mut slices = self.slices.policy.slices(&self.timeslices);
+        self.slices.policy.slices(&self.timeslices)
+    }
+
+    /// The least slices of TSGs that keep the engine, as long as their budget; 0 of other levels.
+    pub(super) fn kept_slices(&self) -> [Us; level::COUNT] {
+        let mut slices = [Us(0); level::COUNT];
         for (slice, level) in slices.iter_mut().zip(Level::ALL) {
             if let (true, Some(budget)) = (self.slices.kept.contains(level), self.budget(level)) {
                 // A budget is 10 s at most.
                 let budget = u32::try_from(budget.budget().0 / 1_000).unwrap_or(u32::MAX);
-                *slice = (*slice).max(Us(budget));
+                *slice = Us(budget);
             }
         }
         slices
     }
 
-    /// The terms of controllers; `None`: slices do not follow latencies.
+    /// The terms of controllers; `None`: slices do not follow latencies, as no level has a target.
     pub(crate) fn feedback(&self) -> Option<Terms> {
         let is_on = self.enabled && self.slices.policy == Policy::Pid;
         let with_target = |target: Target| (target.latency > Us(0)).then_some(target);
-        is_on.then(|| Terms {
+        let targets = self.slices.targets.map(with_target);
+        (is_on && targets.iter().any(Option::is_some)).then(|| Terms {
             gains: self.slices.gains,
-            targets: self.slices.targets.map(with_target),
+            targets,
             table: self.slices_in_force(),
-            fixed: self.slices.kept,
         })
     }
 
@@ -255,6 +260,8 @@ mod tests {
         let mut t = Tunables::new();
         assert!(t.feedback().is_none());
         t.slices_mut().set_policy(Policy::Pid);
+        // Nobody has a target.
+        assert!(t.feedback().is_none());
         let target = Target {
             latency: Us(2_000),
             quantile: Permille(990),

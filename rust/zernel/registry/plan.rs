@@ -26,6 +26,8 @@ pub(crate) struct Change {
     pub(crate) turns: Option<turns::Candidate>,
     /// Its level has a budget.
     pub(crate) budget: Option<Level>,
+    /// It may keep the engine, if its level does.
+    pub(crate) may_keep: bool,
 }
 
 /// The tunables of turns and budgets.

@@ -161,7 +161,11 @@ impl Registry {
     /// follow, by [`Self::follow_throttle`].
     pub(crate) fn set_instead(&mut self, id: gpu::Id, instead: Instead) -> Option<Throttle> {
         let gpu = self.gpus.get_mut(&id)?;
-        let levels = instead.changed(&gpu.instead);
+        let mut levels = instead.changed(&gpu.instead);
+        if levels.contains(Level::BE) {
+            // These have that of best-effort.
+            levels = levels.union(gpu.throttled);
+        }
         gpu.instead = instead;
         self.view.change_gpu(id, gpu.conditions(), &mut self.writer);
         Some(Throttle {
@@ -171,12 +175,17 @@ impl Registry {
         })
     }
 
-    /// Brings a TSG in line with the levels that have a spent budget, or other slices. Returns what is left.
+    /// Brings a TSG in line with the levels that have a spent budget, or other slices. Returns what is
+    /// left. One that keeps the engine with a budget, and without does not, is news for an exclusion.
     pub(crate) fn follow_throttle(&mut self, mut throttle: Throttle) -> Option<Throttle> {
         let (handle, id) = self.next_tsg_of(throttle.gpu, throttle.after)?;
-        let level = self.tsg(id).and_then(|tsg| tsg.effective.level);
-        if level.is_some_and(|level| throttle.levels.contains(level)) {
+        let effective = self.tsg(id).map(|tsg| tsg.effective);
+        let effective = effective.filter(|e| e.level.is_some_and(|l| throttle.levels.contains(l)));
+        if let Some(effective) = effective {
             self.refresh(id);
+            if effective.may_keep && self.tunables.slices().kept().contains(effective.rank()) {
+                self.add_news(id);
+            }
         }
         throttle.after = Some(handle);
         Some(throttle)
@@ -225,18 +234,22 @@ impl Registry {
         self.tsgs.get(&id).is_some_and(|tsg| {
             let rank = tsg.effective.rank();
             let is_below = tsg.traits.compute && level.is_above(rank);
-            is_below && !self.kept_on(tsg.gpu).contains(rank)
+            let is_kept = tsg.effective.may_keep && self.kept_on(tsg.gpu).contains(rank);
+            is_below && !is_kept
         })
     }
 
-    /// Levels that keep the engine of a GPU to the end of their bursts.
-    fn kept_on(&self, id: gpu::Id) -> level::Set {
-        let throttled = self.gpus.get(&id).map(|gpu| gpu.throttled);
-        let kept = self.tunables.slices().kept();
-        kept.without(throttled.unwrap_or_default())
+    /// Levels that keep the engine of a GPU to the end of their bursts: none where no budget bounds it.
+    pub(crate) fn kept_on(&self, id: gpu::Id) -> level::Set {
+        let gpu = self.gpus.get(&id).filter(|gpu| gpu.has_turns());
+        match gpu.filter(|_| self.tunables.enabled()) {
+            Some(gpu) => self.tunables.slices().kept().without(gpu.throttled),
+            None => level::Set::NONE,
+        }
     }
 
-    /// The first TSG to exclude from a place on, but for those of levels in `kept`.
+    /// The first TSG to exclude from a place on, but for those that keep the engine as one of a level
+    /// in `kept`.
     fn first_to_exclude(
         &self,
         mut from: InSchedule,
@@ -245,12 +258,14 @@ impl Registry {
         loop {
             let cursor = self.schedule.0.cursor_lower_bound(&from)?;
             let (&key, &named) = cursor.current();
-            let is_kept = Level::new(key.level).is_some_and(|level| kept.contains(level));
+            let level = Level::new(key.level).filter(|_| key.may_keep);
+            let is_kept = level.is_some_and(|level| kept.contains(level));
             if key.gpu != from.gpu || !is_kept {
                 return (key.gpu == from.gpu).then_some((key, named));
             }
             from = InSchedule {
                 level: key.level + 1,
+                may_keep: false,
                 tsg: tsg::Id::FIRST,
                 ..key
             };
@@ -272,6 +287,7 @@ impl Registry {
                 None => InSchedule {
                     gpu: id,
                     level: level.number() + 1,
+                    may_keep: false,
                     tsg: tsg::Id::FIRST,
                 },
             };

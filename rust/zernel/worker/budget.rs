@@ -25,6 +25,7 @@ use crate::{
             self,
             Level, //
         },
+        slices::held_for,
         units::Ns, //
     },
     registry::{
@@ -32,6 +33,7 @@ use crate::{
         gpu,
         plan::Change, //
     },
+    tuned,
     worker::calls::Calls, //
 };
 use kernel::{
@@ -49,6 +51,8 @@ use kernel::{
 /// Without `spare` it is one of those that have something to run.
 struct Watched {
     level: Level,
+    /// It may keep the engine.
+    may_keep: bool,
     /// GPU time that it had when it was last looked at.
     ran: Option<Ns>,
     /// The node for its place among those.
@@ -64,6 +68,8 @@ pub(crate) struct Budgets {
     running: RBTree<Key, ()>,
     /// The number of these, by level.
     counts: [usize; level::COUNT],
+    /// The number of those that may keep the engine, by level.
+    keepers: [usize; level::COUNT],
     throttled: level::Set,
     /// TSGs that are still to follow the last change of these.
     follow: Followers,
@@ -100,6 +106,7 @@ impl Budgets {
             watched: RBTree::new(),
             running: RBTree::new(),
             counts: [0; level::COUNT],
+            keepers: [0; level::COUNT],
             throttled: level::Set::NONE,
             follow: Followers::none(),
             held: None,
@@ -147,10 +154,10 @@ impl Budgets {
     /// something to run and budget left. `kept`: the levels that do so.
     pub(crate) fn keeps_from(&self, level: Level, kept: level::Set) -> bool {
         let kept = kept.without(self.throttled);
-        let runs = self.runs();
         Level::ALL
             .into_iter()
-            .any(|below| level.is_above(below) && kept.contains(below) && runs.contains(below))
+            .zip(self.keepers)
+            .any(|(below, count)| count > 0 && level.is_above(below) && kept.contains(below))
     }
 
     /// Levels with a spent budget.
@@ -186,11 +193,12 @@ impl Budgets {
     /// `ENOMEM`; it is not watched then.
     pub(crate) fn take(&mut self, change: &Change, activity: &Activity) -> Result {
         let key = key(change.handle);
-        let known = self.watched.get(&key).map(|watched| watched.level);
+        let known = self.watched.get(&key).map(|w| (w.level, w.may_keep));
         match (known, change.budget) {
             (Some(old), Some(new)) => {
                 if let Some(watched) = self.watched.get_mut(&key) {
-                    watched.level = new;
+                    let new = (new, change.may_keep);
+                    (watched.level, watched.may_keep) = new;
                     if watched.spare.is_none() {
                         self.count(old, false);
                         self.count(new, true);
@@ -206,6 +214,7 @@ impl Budgets {
                 // INVARIANT: It is looked at before it counts as one that has something to run.
                 let new = Watched {
                     level,
+                    may_keep: change.may_keep,
                     ran: None,
                     spare: Some(spare),
                 };
@@ -217,8 +226,11 @@ impl Budgets {
         Ok(())
     }
 
-    fn count(&mut self, level: Level, more: bool) {
-        if let Some(count) = self.counts.get_mut(level.number() as usize) {
+    fn count(&mut self, (level, may_keep): (Level, bool), more: bool) {
+        let place = level.number() as usize;
+        let keepers = self.keepers.get_mut(place).filter(|_| may_keep);
+        let both = [self.counts.get_mut(place), keepers];
+        for count in both.into_iter().flatten() {
             *count = match more {
                 true => count.saturating_add(1),
                 false => count.saturating_sub(1),
@@ -231,7 +243,7 @@ impl Budgets {
         let Some(watched) = self.watched.get_mut(&key) else {
             return;
         };
-        let level = watched.level;
+        let level = (watched.level, watched.may_keep);
         match (runs, watched.spare.take()) {
             (true, Some(spare)) => {
                 // INVARIANT: It is one of them.
@@ -277,8 +289,8 @@ impl Budgets {
         let now = Ns(now_ns());
         let since = self.held.or(held);
         self.held = held.map(|(level, _)| (level, now));
-        let kept = since.map(|(level, since)| (level, now.saturating_sub(since)));
-        self.due = self.charge(gpu, now, kept);
+        let since = since.map(|(level, since)| (level, now.saturating_sub(since)));
+        self.due = self.charge(gpu, now, since);
         match self.walk.is_over(activity) && self.follow.are_none() {
             true => Next::At(self.due),
             false => Next::Again,
@@ -326,10 +338,12 @@ impl Budgets {
     }
 
     /// Charges each level for itself and for those that are more urgent, which keep BE waiting too.
-    /// `kept`: how long others were kept off the GPU, all of which BE has waited for, whether or not
-    /// something ran.
-    fn charge(&mut self, gpu: gpu::Id, now: Ns, kept: Option<(Level, Ns)>) -> Option<Ns> {
+    /// `held`: how long others were kept off the GPU, all of which BE has waited for, whether or not
+    /// something ran. Less urgent levels that keep the engine pay for their part themselves.
+    fn charge(&mut self, gpu: gpu::Id, now: Ns, held: Option<(Level, Ns)>) -> Option<Ns> {
         let ran = core::mem::replace(&mut self.ran, [Ns::ZERO; level::COUNT]);
+        let kept = tuned::kept_levels().without(self.throttled);
+        let held = held.map(|(by, time)| (by, held_for(by, time, &ran, kept)));
         let runs = self.runs();
         let mut throttled = level::Set::NONE;
         let mut next: Option<Ns> = None;
@@ -342,7 +356,7 @@ impl Budgets {
                 busy |= Level::ALL.get(charged).is_some_and(|&l| runs.contains(l));
                 charged += 1;
             }
-            if let Some((_, time)) = kept.filter(|(by, _)| by.number() <= level.number()) {
+            if let Some((_, time)) = held.filter(|(by, _)| by.number() <= level.number()) {
                 sum = sum.max(time);
                 busy = true;
             }

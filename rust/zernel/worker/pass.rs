@@ -177,18 +177,29 @@ impl Pass {
         }
     }
 
-    /// Has run lists begin anew for TSGs that are to be served at once, unless a level keeps the engine
-    /// from them. Returns when to come back if the provider cannot do so now.
-    fn kick_urgent(&self, device: &Device, budgets: &Budgets) -> Option<Ms> {
-        let (throttled, kept) = (budgets.throttled(), tuned::kept_levels());
+    /// Has run lists begin anew for TSGs that are to be served at once. Where a level keeps the engine
+    /// from them, they wait until it does not. Returns when to come back if the provider cannot do so
+    /// now.
+    fn kick_urgent(&self, device: &Device, budgets: &Budgets, kept: level::Set) -> Option<Ms> {
+        let throttled = budgets.throttled();
+        let mut waits = None;
         // Those that come meanwhile wake the worker once more: others are not to wait for them.
         for _ in 0..kicks::ROOM {
-            let Urgent { tsg, level } = device.urgent()?;
+            let urgent = device.urgent()?;
+            let Urgent { tsg, level } = urgent;
             let handle = registry::with(|r| r.urgent(tsg)).unwrap_or(None);
-            let is_due = !throttled.contains(level) && !budgets.keeps_from(level, kept);
-            let Some(handle) = handle.filter(|_| is_due) else {
+            let Some(handle) = handle.filter(|_| !throttled.contains(level)) else {
                 continue;
             };
+            if budgets.keeps_from(level, kept) {
+                device.put_off(urgent);
+                if waits == Some(urgent) {
+                    // All of them were here once.
+                    return None;
+                }
+                waits.get_or_insert(urgent);
+                continue;
+            }
             let began = Ns(now_ns());
             let result = self.ops.kick(self.handle, handle);
             device.took(Ns(now_ns()).saturating_sub(began));
@@ -331,23 +342,26 @@ impl Pass {
         let throttled = budgets.throttled();
         let device = registry::with(|r| {
             let gpu = r.gpu(self.gpu).filter(|gpu| !gpu.unresponsive)?;
-            Some(gpu.requests.clone())
+            Some((gpu.requests.clone(), gpu.has_turns()))
         });
-        let Ok(Some(device)) = device else {
+        let Ok(Some((device, has_turns))) = device else {
             budgets.release();
             self.stop_looks();
             return rotation::Next::Idle;
         };
-        if tuned::kept_levels() != level::Set::NONE {
+        let kept = tuned::kept_levels();
+        if kept != level::Set::NONE && device.has_urgent() {
             // A burst that has just begun is not to be ended.
             budgets.look(&driver, &self.activity);
         }
-        if let Some(delay) = self.kick_urgent(&device, &budgets) {
+        if let Some(delay) = self.kick_urgent(&device, &budgets, kept) {
             budgets.release();
             self.stop_looks();
             return rotation::Next::Wait(delay);
         }
-        self.slices.tell_missing(self.gpu, abilities);
+        // Some of them, if there are any, wait for the end of a burst.
+        let waits = kept != level::Set::NONE && device.has_urgent();
+        self.slices.tell_missing(self.gpu, abilities, has_turns);
         if !abilities.enable {
             return rotation::Next::Idle;
         }
@@ -377,7 +391,10 @@ impl Pass {
         let charge = budgets.step(&driver, self.gpu, &self.activity, held);
         device.set_lc_busy(budgets.is_busy());
         if budgets.throttled() != throttled {
-            // Requests of levels with a spent budget exclude no TSG.
+            // Requests of levels with a spent budget exclude no TSG, and they keep nothing.
+            return rotation::Next::Again;
+        }
+        if waits && !budgets.keeps_from(Level::LC, kept) {
             return rotation::Next::Again;
         }
         let mut rotation = self.rotation.lock();
@@ -460,6 +477,7 @@ impl Job for Pass {
             if more && round % Self::ROUNDS != 0 {
                 continue;
             }
+            let slices = worker.slices.step();
             if worker.looks.go_on() || more {
                 continue;
             }
@@ -469,7 +487,6 @@ impl Job for Pass {
             };
             // A TSG with changes that fail is left alone until then.
             let due = registry::with(|r| r.next_due(worker.gpu)).unwrap_or(None);
-            let slices = worker.slices.step();
             let all = [at, due, slices].into_iter().flatten();
             if let Some(at) = all.min() {
                 worker.kick_at(at);

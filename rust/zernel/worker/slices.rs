@@ -52,7 +52,9 @@ use kernel::{
 pub(super) struct Slices {
     state: Pin<KBox<Mutex<State>>>,
     /// It was told that levels are to keep the engine, which their budgets do not bound.
-    lacks: Atomic<bool>,
+    is_told: Atomic<bool>,
+    /// Slices follow, or did, and some of that is left.
+    is_on: Atomic<bool>,
 }
 
 /// The state of controllers.
@@ -92,24 +94,34 @@ impl Slices {
         };
         Ok(Self {
             state: KBox::pin_init(new_mutex!(state, "zernel_slices"), GFP_KERNEL)?,
-            lacks: Atomic::new(false),
+            is_told: Atomic::new(false),
+            is_on: Atomic::new(false),
         })
     }
 
     /// Tells of operations that the provider lacks for what is tuned, once for each time that it is.
-    pub(super) fn tell_missing(&self, gpu: gpu::Id, abilities: Abilities) {
-        let lacks = !abilities.turns && tuned::kept_levels() != level::Set::NONE;
-        if self.lacks.xchg(lacks, Relaxed) || !lacks {
+    /// `has_turns`: there are budgets.
+    pub(super) fn tell_missing(&self, gpu: gpu::Id, abilities: Abilities, has_turns: bool) {
+        if tuned::kept_levels() == level::Set::NONE {
+            if self.is_told.load(Relaxed) {
+                self.is_told.store(false, Relaxed);
+            }
+            return;
+        }
+        // What a GPU can tell comes and goes with the TSGs of anybody.
+        if has_turns || self.is_told.xchg(true, Relaxed) {
             return;
         }
         let missing = match (abilities.enable, abilities.tsg_load) {
             (false, false) => "set_enabled and query_tsg",
             (false, true) => "set_enabled",
-            (true, _) => "query_tsg",
+            (true, false) => "query_tsg",
+            // It has all, and could not answer.
+            (true, true) => "an answer to query_tsg",
         };
         pr_warn!(
             "GPU {}: its provider lacks {}: levels that are not preemptible have slices as long as \
-             their budget there, but no budget\n",
+             their budget there, but no budget, and are preemptible\n",
             gpu.0,
             missing
         );
@@ -117,7 +129,13 @@ impl Slices {
 
     /// Ends a control period that is over, and brings some TSGs in line. Returns when to come back.
     pub(super) fn step(&self) -> Option<Ns> {
-        self.state.lock().step(tuned::slices_follow())
+        let follows = tuned::slices_follow();
+        if !follows && !self.is_on.load(Relaxed) {
+            return None;
+        }
+        let next = self.state.lock().step(follows);
+        self.is_on.store(follows || next.is_some(), Relaxed);
+        next
     }
 }
 
@@ -126,7 +144,8 @@ impl State {
         let now = Ns(now_ns());
         match (is_on, self.is_on) {
             (true, false) => self.begin(now),
-            (true, true) if self.due <= now => self.control(now),
+            // All have the slices of the change before: with many, those at the end never had one.
+            (true, true) if self.due <= now && self.follow.are_none() => self.control(now),
             (false, true) => self.end(),
             _ => {}
         }

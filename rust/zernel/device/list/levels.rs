@@ -104,7 +104,7 @@ fn info(registry: &Registry, id: u64, of: LevelOf) -> uapi::zernel_level_info {
         _ => None,
     };
     let interleave = of.level.map_or(0, |level| level.interleave().number());
-    let slices = registry.tunables().slices();
+    let kept = of.gpu.map(|id| registry.kept_on(id)).unwrap_or_default();
     let throttled = gpu.map(|gpu| gpu.throttled).unwrap_or_default();
     let is_throttled = of.level.is_some_and(|level| throttled.contains(level));
     uapi::zernel_level_info {
@@ -116,7 +116,7 @@ fn info(registry: &Registry, id: u64, of: LevelOf) -> uapi::zernel_level_info {
         flags: combine(&[
             (is_throttled, uapi::ZERNEL_LEVEL_THROTTLED),
             (
-                is_throttled || of.level.is_none_or(|l| slices.is_preemptible(l)),
+                of.level.is_none_or(|level| !kept.contains(level)),
                 uapi::ZERNEL_LEVEL_PREEMPTIBLE,
             ),
         ]),

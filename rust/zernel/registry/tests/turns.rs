@@ -20,11 +20,7 @@ use crate::{
             Level, //
         },
         preempt::Verdict,
-        slices::Instead,
-        units::{
-            Ms,
-            Us, //
-        },
+        units::Ms, //
     },
     registry::{
         class::Named,
@@ -46,7 +42,7 @@ use crate::{
 use kernel::prelude::*;
 
 /// A TSG of this level that has got its settings.
-fn one(level: Level) -> Result<(KBox<Registry>, gpu::Id, tsg::Id, FakeDriver)> {
+pub(super) fn one(level: Level) -> Result<(KBox<Registry>, gpu::Id, tsg::Id, FakeDriver)> {
     let (mut r, gpu) = fixture::registry_with_turns()?;
     let d = FakeDriver::new();
     let id = add_at(&mut r, gpu, 1, level)?;
@@ -60,8 +56,21 @@ fn was_disabled(r: &mut Registry, id: tsg::Id, d: &FakeDriver) {
     assert_eq!(r.was_disabled(id, true, Ok(())), None);
 }
 
+/// Brings TSGs in line with levels that have a spent budget.
+pub(super) fn throttle(r: &mut Registry, gpu: gpu::Id, levels: level::Set) {
+    let changed = r.set_throttled(gpu, levels);
+    follow(r, changed);
+}
+
+/// Brings TSGs in line with a change of their levels.
+pub(super) fn follow(r: &mut Registry, mut left: Option<Throttle>) {
+    while let Some(throttle) = left {
+        left = r.follow_throttle(throttle);
+    }
+}
+
 /// TSGs that are to be kept off a GPU for requests of a level.
-fn less_urgent(r: &Registry, gpu: gpu::Id, level: Level) -> usize {
+pub(super) fn less_urgent(r: &Registry, gpu: gpu::Id, level: Level) -> usize {
     let (mut found, mut count) = (Found::behind(None), 0);
     while r.less_urgent(gpu, level, &mut found) {
         count += found.tsgs.iter().flatten().count();
@@ -241,40 +250,6 @@ mod cases {
         Ok(())
     }
 
-    fn throttle(r: &mut Registry, gpu: gpu::Id, levels: level::Set) {
-        let changed = r.set_throttled(gpu, levels);
-        follow(r, changed);
-    }
-
-    fn follow(r: &mut Registry, mut left: Option<Throttle>) {
-        while let Some(throttle) = left {
-            left = r.follow_throttle(throttle);
-        }
-    }
-
-    #[test]
-    fn a_level_has_another_slice_instead_on_a_gpu() -> Result {
-        let three = fixture::level(3);
-        let (mut r, gpu, id, d) = one(three)?;
-        assert_eq!(slice(&r, id), Some(10_000));
-        let mut instead = Instead::NONE;
-        instead.put(three, Some(Us(700)));
-        instead.put(Level::LC, Some(Us(900)));
-        for (slices, expected) in [(instead, 700), (instead, 700), (Instead::NONE, 10_000)] {
-            let changed = r.set_instead(gpu, slices);
-            follow(&mut r, changed);
-            work(&mut r, gpu, &d);
-            assert_eq!(slice(&r, id), Some(expected));
-        }
-        // One that comes later has it from the start.
-        let changed = r.set_instead(gpu, instead);
-        follow(&mut r, changed);
-        let later = add_at(&mut r, gpu, 9, Level::LC)?;
-        work(&mut r, gpu, &d);
-        assert_eq!(slice(&r, later), Some(900));
-        Ok(())
-    }
-
     #[test]
     fn a_level_without_budget_runs_like_best_effort() -> Result {
         let (mut r, gpu, id, d) = one(Level::LC)?;
@@ -357,30 +332,6 @@ mod cases {
         }
         assert_eq!((steps, count), (3, 20));
         assert_eq!(less_urgent(&r, gpu, fixture::level(2)), 0);
-        Ok(())
-    }
-
-    #[test]
-    fn the_gate_leaves_levels_that_keep_the_engine() -> Result {
-        let (mut r, gpu) = fixture::registry_with_turns()?;
-        let three = fixture::level(3);
-        let kept = add_at(&mut r, gpu, 1, three)?;
-        add_at(&mut r, gpu, 2, fixture::level(4))?;
-        add_at(&mut r, gpu, 3, Level::BE)?;
-        r.tune(|t| t.slices_mut().set_preemptible(three, false))
-            .map_err(|_| EINVAL)?;
-        assert_eq!(less_urgent(&r, gpu, Level::LC), 2);
-        assert!(!r.is_less_urgent(kept, Level::LC));
-        assert_eq!(r.exclusion_of(kept, Level::LC), None);
-        // Without a budget it is like any other.
-        let mut spent = level::Set::NONE;
-        spent.put(three, true);
-        throttle(&mut r, gpu, spent);
-        assert_eq!(less_urgent(&r, gpu, Level::LC), 3);
-        throttle(&mut r, gpu, level::Set::NONE);
-        r.tune(|t| t.slices_mut().set_preemptible(three, true))
-            .map_err(|_| EINVAL)?;
-        assert_eq!(less_urgent(&r, gpu, Level::LC), 3);
         Ok(())
     }
 

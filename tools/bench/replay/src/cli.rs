@@ -280,8 +280,17 @@ impl Common {
             slices,
             target_us,
             no_rotation,
+            be_slice_us,
             ..
         } = self.zernel;
+        ensure!(
+            slices == SlicePolicy::Pid || target_us.is_none(),
+            "--target-us is for --slices pid: no other slices follow it"
+        );
+        ensure!(
+            slices != SlicePolicy::Exponential || be_slice_us.is_none_or(|slice| slice <= 100),
+            "--slices exponential gives best-effort TSGs 100 us at most: leave out --be-slice-us"
+        );
         ensure!(
             slices != SlicePolicy::Pid || (target_us.is_some() && no_rotation),
             "--slices pid needs --target-us, and --no-rotation: the slice of turns does not follow"

@@ -89,6 +89,18 @@ fn slices_follow_a_target() {
             .code(1)
             .stderr(predicate::str::contains("needs --target-us"));
     }
+    for (bad, told) in [
+        (&["--target-us", "3000"][..], "is for --slices pid"),
+        (
+            &["--slices", "exponential", "--be-slice-us", "101"],
+            "100 us at most",
+        ),
+    ] {
+        run(bad)
+            .assert()
+            .code(1)
+            .stderr(predicate::str::contains(told));
+    }
     let switches = |more: &[&str]| {
         let dir = tempfile::tempdir().expect("a temporary folder");
         let path = dir.path().join("rows.json");
@@ -104,6 +116,16 @@ fn slices_follow_a_target() {
     let pid = switches(&["--slices", "pid", "--target-us", "6000"]);
     assert!(pid.0.contains("pid"), "{pid:?}");
     assert!(pid.1 < table.1, "{pid:?} {table:?}");
+    // The base is the slice that is tuned.
+    let short = switches(&[
+        "--slices",
+        "pid",
+        "--target-us",
+        "6000",
+        "--be-slice-us",
+        "100",
+    ]);
+    assert!(short.1 != pid.1, "{short:?} {pid:?}");
 }
 
 #[test]

@@ -9,10 +9,13 @@ use libzernel::sim::{Context, Item};
 use libzernel::{Level, LevelInfo, Target, Zernel};
 
 use crate::check_eq;
+use crate::child::in_child;
 use crate::common::{
     default_of, level, level_info, slice_of, tune, wait_until, wait_until_within, Lab, SOON,
 };
 use crate::harness::{case, suite, Outcome, Suite};
+use crate::permit::{owner_process, ALICE};
+use crate::sys;
 
 /// The suite.
 pub const SUITE: Suite = suite(
@@ -21,6 +24,7 @@ pub const SUITE: Suite = suite(
         case("exponential", exponential),
         case("a_level_keeps_the_gpu", a_level_keeps_the_gpu),
         case("its_budget_bounds_it", its_budget_bounds_it),
+        case("an_owner_keeps_nothing", an_owner_keeps_nothing),
         case("slices_follow_latencies", slices_follow_latencies),
         case("changed_under_load", changed_under_load),
     ],
@@ -155,6 +159,35 @@ fn its_budget_bounds_it() -> Outcome {
     Ok(())
 }
 
+/// An owner that lowers itself to a level that is not preemptible is preemptible there.
+fn an_owner_keeps_nothing() -> Outcome {
+    let lab = Lab::open()?;
+    tune("level3_preemptible", 0)?;
+    let _owner = owner_process(ALICE)?;
+    let tsg = lab.zernel.tsgs().next().context("no TSG")??.id;
+    let target = Target::Tsg(tsg);
+    let now = || -> Result<_> {
+        let listed = lab.tsg(tsg)?;
+        let slice = lab.zernel.class(&target)?.timeslice_us.value;
+        Ok((listed.level, listed.preemptible, slice))
+    };
+    lab.zernel.set_class(&target, level(1))?;
+    in_child(|| {
+        sys::become_user(ALICE, ALICE, &[])?;
+        Ok(Zernel::open()?.set_class(&Target::Tsg(tsg), level(3))?)
+    })?;
+    check_eq!(now()?, (Some(level(3)), true, slice_of(3)));
+    // Who manages it puts it there.
+    lab.zernel.set_class(&target, level(3))?;
+    let budget = default_of("level3_budget_us");
+    check_eq!(now()?, (Some(level(3)), false, budget));
+    // What everybody has is nobody's.
+    lab.zernel.clear_class(&target)?;
+    tune("default_class", 3)?;
+    check_eq!(now()?, (Some(level(3)), true, slice_of(3)));
+    Ok(())
+}
+
 /// Where a level misses its target, the slices below it become shorter, and longer where it has time.
 fn slices_follow_latencies() -> Outcome {
     let lab = Lab::open()?;
@@ -171,20 +204,25 @@ fn slices_follow_latencies() -> Outcome {
     lab.wait_slice(&be, 5_000)?;
     let slots = Slots::map(&Zernel::open()?, 0..1)?;
     let slot = slots.slot(0).context("it was mapped")?;
-    // Requests of a millisecond or more, until the slice is there.
+    // A request of a millisecond or more.
+    let serve = || -> Result<u32> {
+        let request = slot.begin(&Begin::new(tsg.id).key(1))?.number;
+        slot.ready_call(request)?;
+        std::thread::sleep(Duration::from_millis(1));
+        slot.done_call(request)?;
+        Ok(be.stats()?.timeslice_us)
+    };
     let serve_until = |slice: u32| {
         wait_until(&format!("best-effort has a slice of {slice} us"), || {
-            let request = slot.begin(&Begin::new(tsg.id).key(1))?.number;
-            slot.ready_call(request)?;
-            std::thread::sleep(Duration::from_millis(1));
-            slot.done_call(request)?;
-            Ok(be.stats()?.timeslice_us == slice)
+            Ok(serve()? == slice)
         })
     };
     tune("slice_period_us", 10_000)?;
     tune("slice_policy", "pid")?;
-    // Without a target it is the table's.
-    serve_until(5_000)?;
+    // Without a target it is the table's, in some control periods.
+    for _ in 0..50 {
+        check_eq!(serve()?, 5_000);
+    }
     tune("level0_target_us", 10)?;
     serve_until(100)?;
     tune("level0_target_us", 10_000_000)?;
@@ -199,9 +237,19 @@ fn slices_follow_latencies() -> Outcome {
     lab.zernel
         .set_class(&Target::Tsg(later_tsg.id), Level::BE)?;
     lab.wait_slice(&later, 100)?;
+    // In steps of a sixteenth or more, of which 32 control periods make one.
+    tune("level0_target_us", 0)?;
+    serve_until(5_000)?;
+    for (gain, value) in [("kp", 0), ("ki", 2), ("kd", 0)] {
+        tune(&format!("slice_{gain}_permille"), value)?;
+    }
+    tune("level0_target_us", 10_000_000)?;
+    wait_until("best-effort has a longer slice", || Ok(serve()? != 5_000))?;
+    let slice = be.stats()?.timeslice_us;
+    ensure!(slice < 10_000, "{slice} us is no step");
     // Without requests nothing changes.
-    std::thread::sleep(Duration::from_millis(100));
-    check_eq!(be.stats()?.timeslice_us, 100);
+    std::thread::sleep(Duration::from_millis(800));
+    check_eq!(be.stats()?.timeslice_us, slice);
     tune("slice_policy", "table")?;
     lab.wait_slice(&be, 5_000)?;
     lab.wait_slice(&later, 5_000)?;
@@ -213,23 +261,33 @@ fn slices_follow_latencies() -> Outcome {
 fn changed_under_load() -> Outcome {
     let lab = Lab::open()?;
     tune("rotation", "none")?;
+    // Requests are not to expire, however slow the machine.
+    tune("lease_us", 10_000_000)?;
+    let mut tsgs = Vec::new();
     let contexts = Level::all()
         .map(|level| {
             let (context, tsg) = lab.compute()?;
             lab.zernel.set_class(&Target::Tsg(tsg.id), level)?;
             context.submit(0, &[Item::work(ENDLESS); 60])?;
+            tsgs.push(tsg.id);
             Ok((level, context))
         })
         .collect::<Result<Vec<_>>>()?;
     tune("slice_policy", "table")?;
     tune("level0_target_us", 1_000)?;
     tune("slice_period_us", 10_000)?;
+    let slots = Slots::map(&Zernel::open()?, 0..1)?;
+    let slot = slots.slot(0).context("it was mapped")?;
+    let lc = tsgs.first().context("no TSG")?;
     for round in 0..39 {
         let policy = ["exponential", "pid", "table"][round % 3];
         tune("slice_policy", policy)?;
         let kept = format!("level{}_preemptible", round % 6);
         tune(&kept, 0)?;
+        let request = slot.begin(&Begin::new(*lc).key(1))?.number;
+        slot.ready_call(request)?;
         std::thread::sleep(Duration::from_millis(3));
+        slot.done_call(request)?;
         tune(&kept, 1)?;
     }
     lab.wait_set()?;

@@ -21,7 +21,7 @@ use super::slices::set_classes;
 use super::{retire, submit, Policy, Stream};
 use crate::model::measures::Us;
 use crate::policy::class::Effective;
-use crate::policy::level::Level;
+use crate::policy::level::{self, Level};
 use crate::policy::predict::features::{Features, Memory};
 use crate::policy::predict::fixed::Fixed;
 use crate::policy::predict::trigger::{Rule, Trigger};
@@ -218,9 +218,15 @@ impl Zernel {
 
     /// Time slice that the TSGs of a level have.
     fn slice_of(&self, level: Level) -> Us {
+        self.slice_where(level, level::Set::NONE)
+    }
+
+    /// The same while these levels have no budget left.
+    fn slice_where(&self, level: Level, throttled: level::Set) -> Us {
         let class = Effective::of(level);
         let on = Conditions {
             turns: self.options.rotate,
+            throttled,
             ..Conditions::NONE
         };
         let settings = self.tunables.settings(class, on);
@@ -366,7 +372,10 @@ impl Policy for Zernel {
             } = self.options;
             self.rotation = Some(Rotation::new(world, &be, discipline, quantum));
         }
-        self.budget = Budget::new(world, lc_slice);
+        let mut spent = level::Set::NONE;
+        spent.put(Level::LC, true);
+        let throttled = self.slice_where(Level::LC, spent);
+        self.budget = Budget::new(world, (lc_slice, throttled));
         if let (Some(terms), false) = (self.tunables.feedback(), self.options.rotate) {
             let period = self.tunables.slices().period();
             self.slices = Some(Slices::new(terms, period.into(), be, slice));

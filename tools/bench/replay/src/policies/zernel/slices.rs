@@ -20,8 +20,11 @@ pub(super) fn tunables(options: &Options) -> Tunables {
         latency: units::Us(options.target.0),
         quantile: Permille(990),
     };
-    // The command line has checked it.
+    // The command line has checked both.
     let _ = slices.set_target(Level::LC, target);
+    if let Some(slice) = options.be_slice {
+        let _ = tunables.set_timeslice(Level::BE, units::Us(slice.0));
+    }
     tunables
 }
 
