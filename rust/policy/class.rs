@@ -161,7 +161,7 @@ pub(crate) struct Effective {
     /// The time slice was given, but only takes, because the work of several processes has it.
     pub(crate) is_held_down: bool,
     /// A manager gave it just this level, so that it may keep the engine where the level does. Its
-    /// owner could lower himself to any other, and a default is anybody's.
+    /// owner could lower itself to any other, and a default is anybody's.
     pub(crate) may_keep: bool,
 }
 

@@ -208,7 +208,7 @@ mod tests {
         for bad in [1_000, 9_999_999, 10_000_001] {
             assert_eq!(t.set_max_timeslice(Us(bad)), Err(Refused::OutOfRange));
         }
-        // What is read may be put back.
+        // The maximum that is read may be put back.
         assert_eq!(t.set_max_timeslice(t.max_timeslice()), Ok(()));
         // The minimum stays below the one that is in force with the table.
         assert_eq!(t.set_min_timeslice(Us(1_001)), Err(Refused::OutOfRange));

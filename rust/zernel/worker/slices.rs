@@ -108,7 +108,7 @@ impl Slices {
             }
             return;
         }
-        // What a GPU can tell comes and goes with the TSGs of anybody.
+        // The answers of a GPU come and go with the TSGs of anybody.
         if has_turns || self.is_told.xchg(true, Relaxed) {
             return;
         }

@@ -86,22 +86,34 @@ mod cases {
         assert!(r.exclusion_of(kept, Level::LC).is_some());
         throttle(&mut r, gpu, level::Set::NONE);
         assert_eq!(less_urgent(&r, gpu, Level::LC), 2);
-        // Where no budget bounds it, nobody keeps anything.
-        r.set_blind(gpu, true);
+        r.tune(|t| t.slices_mut().set_preemptible(three, true))
+            .map_err(|_| EINVAL)?;
         assert_eq!(less_urgent(&r, gpu, Level::LC), 3);
-        r.set_blind(gpu, false);
-        r.tune(|t| {
-            t.set_enabled(false);
-            Ok(())
-        })
-        .map_err(|_| EINVAL)?;
-        assert_eq!(r.kept_on(gpu), level::Set::NONE);
-        r.tune(|t| {
-            t.set_enabled(true);
-            t.slices_mut().set_preemptible(three, true)
-        })
-        .map_err(|_| EINVAL)?;
-        assert_eq!(less_urgent(&r, gpu, Level::LC), 3);
+        Ok(())
+    }
+
+    #[test]
+    fn nothing_is_kept_where_no_budget_bounds_it() -> Result {
+        for is_blind in [true, false] {
+            let (mut r, gpu) = fixture::registry_with_turns()?;
+            let three = fixture::level(3);
+            r.tune(|t| t.slices_mut().set_preemptible(three, false))
+                .map_err(|_| EINVAL)?;
+            let id = add_at(&mut r, gpu, 1, three)?;
+            assert_eq!(less_urgent(&r, gpu, Level::LC), 0);
+            if is_blind {
+                r.set_blind(gpu, true);
+            } else {
+                r.tune(|t| {
+                    t.set_enabled(false);
+                    Ok(())
+                })
+                .map_err(|_| EINVAL)?;
+            }
+            assert_eq!(r.kept_on(gpu), level::Set::NONE);
+            assert_eq!(less_urgent(&r, gpu, Level::LC), 1);
+            assert!(r.is_less_urgent(id, Level::LC));
+        }
         Ok(())
     }
 

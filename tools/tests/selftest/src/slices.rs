@@ -177,11 +177,11 @@ fn an_owner_keeps_nothing() -> Outcome {
         Ok(Zernel::open()?.set_class(&Target::Tsg(tsg), level(3))?)
     })?;
     check_eq!(now()?, (Some(level(3)), true, slice_of(3)));
-    // Who manages it puts it there.
+    // Its manager puts it there.
     lab.zernel.set_class(&target, level(3))?;
     let budget = default_of("level3_budget_us");
     check_eq!(now()?, (Some(level(3)), false, budget));
-    // What everybody has is nobody's.
+    // A default is given to nobody in particular.
     lab.zernel.clear_class(&target)?;
     tune("default_class", 3)?;
     check_eq!(now()?, (Some(level(3)), true, slice_of(3)));
