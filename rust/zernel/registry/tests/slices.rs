@@ -8,6 +8,7 @@ use super::{
         add_at,
         admin,
         slice,
+        turn_off,
         work, //
     },
     news::news,
@@ -150,6 +151,7 @@ mod cases {
     fn a_throttled_level_follows_best_effort() -> Result {
         let three = fixture::level(3);
         let (mut r, gpu, id, d) = one(three)?;
+        turn_off(&mut r)?;
         let mut spent = level::Set::NONE;
         spent.put(three, true);
         throttle(&mut r, gpu, spent);
