@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use crate::check_eq;
 use crate::child::in_child;
-use crate::common::{default_of, level, slice_of, tunable_path, tune, wait_until, Lab};
+use crate::common::{level, slice_of, tunable_path, tune, wait_until, Lab};
 use crate::harness::{case, suite, Outcome, Suite};
 use crate::sys;
 
@@ -289,12 +289,12 @@ fn bounds_of_others() -> Outcome {
         tune(name, value)?;
         refused(other, beyond.to_string(), Errno::RANGE)?;
     }
+    let tuned = read("max_timeslice_us")?;
     // A policy raises the maximum to what it needs, as long as it is in force.
     tune("slice_policy", "exponential")?;
     check_eq!(read("max_timeslice_us")?, "10000000");
     refused("max_timeslice_us", "9999999", Errno::RANGE)?;
     // Put back, what was tuned before is not lost.
-    let tuned = default_of("max_timeslice_us").to_string();
     taken("max_timeslice_us", "10000000", "10000000")?;
     tune("slice_policy", "table")?;
     check_eq!(read("max_timeslice_us")?, tuned);
