@@ -85,9 +85,10 @@ fn write_key(uid: u32, name: u64, key: &Key, out: &mut Text) -> Result {
 fn head(out: &mut Text) -> Result {
     let ((gpus, tsgs, assignments), t) = registry::with(|r| (r.population(), *r.tunables()))?;
     out.write_fmt(fmt!(
-        "enabled {} user_control {} gpus {} tsgs {} assignments {}\n",
+        "enabled {} user_control {} slice_policy {} gpus {} tsgs {} assignments {}\n",
         u8::from(t.enabled()),
         t.user_control().name(),
+        t.slices().policy().name(),
         gpus,
         tsgs,
         assignments

@@ -136,7 +136,7 @@ enum Command {
 #[derive(Debug, ClapArgs)]
 #[command(allow_negative_numbers = true)]
 struct ClientArgs {
-    /// Class to take: lc, be or a number from 0 to 7. Without it the class stays as it is.
+    /// Class to take: a name, such as lc or be, or a number from 0 to 7. Without it the class stays as it is.
     #[arg(long, value_name = "LEVEL")]
     class: Option<Level>,
     /// Network to serve.

@@ -48,6 +48,10 @@ fn unsound_command_lines_are_told_in_a_sentence() {
             &["run", "--workload", "A", "--discipline", "luck"],
             "name one of fair",
         ),
+        (
+            &["run", "--workload", "A", "--slices", "thin"],
+            "name one of table, exponential, pid",
+        ),
         (&["sweep", "everything"], "everything"),
     ] {
         replay(args)
@@ -149,6 +153,55 @@ fn the_bound_has_no_parameter_and_a_policy_names_its_gpu() {
     ]);
     let gpus: Vec<_> = rows.iter().map(|row| row["gpu"].as_str()).collect();
     assert_eq!(gpus, [Some("l4"), Some("switch of 40 us"), Some("l4")]);
+}
+
+#[test]
+fn slices_follow_a_target() {
+    let run =
+        |more: &[&str]| replay(&[&["run", "--workload", "C", "--seconds", "10"], more].concat());
+    for half in [&["--target-us", "3000"][..], &["--no-rotation"]] {
+        run(&[&["--slices", "pid"], half].concat())
+            .assert()
+            .code(1)
+            .stderr(predicate::str::contains("needs --target-us"));
+    }
+    for (bad, told) in [
+        (&["--target-us", "3000"][..], "is for --slices pid"),
+        (
+            &["--slices", "exponential", "--be-slice-us", "101"],
+            "100 us at most",
+        ),
+    ] {
+        run(bad)
+            .assert()
+            .code(1)
+            .stderr(predicate::str::contains(told));
+    }
+    let switches = |more: &[&str]| {
+        let dir = tempfile::tempdir().expect("a temporary folder");
+        let path = dir.path().join("rows.json");
+        let json = path.to_str().expect("its path is text");
+        let args = ["--policy", "zernel", "--no-rotation", "--json", json];
+        run(&[&args, more].concat()).assert().code(0);
+        let text = fs::read_to_string(&path).expect("a file");
+        let value: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        let row = &value["rows"][0];
+        (row["policy"].to_string(), row["switches"].as_f64())
+    };
+    let table = switches(&[]);
+    let pid = switches(&["--slices", "pid", "--target-us", "6000"]);
+    assert!(pid.0.contains("pid"), "{pid:?}");
+    assert!(pid.1 < table.1, "{pid:?} {table:?}");
+    // The base is the slice that is tuned.
+    let short = switches(&[
+        "--slices",
+        "pid",
+        "--target-us",
+        "6000",
+        "--be-slice-us",
+        "100",
+    ]);
+    assert!(short.1 != pid.1, "{short:?} {pid:?}");
 }
 
 #[test]

@@ -39,3 +39,5 @@ mod reference;
 mod requests;
 #[cfg(test)]
 mod rotation_properties;
+#[cfg(test)]
+mod slices_properties;

@@ -8,6 +8,7 @@ mod budget;
 pub(crate) mod estimate;
 mod keys;
 mod rotation;
+mod slices;
 
 use std::time::Duration;
 
@@ -17,11 +18,12 @@ use self::budget::Budget;
 use self::estimate::Estimator;
 use self::keys::Keys;
 use self::rotation::Rotation;
+use self::slices::Slices;
 use super::slices::set_classes;
 use super::{retire, submit, Policy, Stream};
 use crate::model::measures::Us;
 use crate::policy::class::Effective;
-use crate::policy::level::Level;
+use crate::policy::level::{self, Level};
 use crate::policy::predict::features::{Features, Memory};
 use crate::policy::predict::fixed::Fixed;
 use crate::policy::predict::trigger::{Rule, Trigger};
@@ -30,6 +32,7 @@ use crate::policy::request::succession::Succession;
 use crate::policy::request::words::Observed;
 use crate::policy::request::{Actions, Plan};
 use crate::policy::rotation::Discipline;
+use crate::policy::slices::Policy as SlicePolicy;
 use crate::policy::switch_cost::{Cost, Costs as SwitchCosts, Phase};
 use crate::policy::tunables::{settings::Conditions, Tunables};
 use crate::policy::units::{Ns, Permille};
@@ -62,6 +65,10 @@ pub(crate) struct Options {
     pub(crate) quantum: Us,
     /// Time slice of best-effort TSGs, if not that of their level.
     pub(crate) be_slice: Option<Us>,
+    /// The slices of levels.
+    pub(crate) slices: SlicePolicy,
+    /// The latency that 99 % of latency-critical requests are to have, if slices follow it.
+    pub(crate) target: Us,
     /// Share of the switches that the learned cost covers, in thousandths.
     pub(crate) covered: u32,
 }
@@ -84,6 +91,8 @@ impl Options {
         discipline: Discipline::Fair,
         quantum: Us(8_000),
         be_slice: None,
+        slices: SlicePolicy::Table,
+        target: Us(0),
         covered: Cost::IN_TIME.0,
     };
 }
@@ -114,6 +123,8 @@ struct Lane {
     alarm: u32,
     /// The state of the GPU when its request began.
     phase: Phase,
+    /// When that was.
+    began: u64,
 }
 
 /// The policy.
@@ -126,6 +137,8 @@ pub(crate) struct Zernel {
     keys: Keys,
     rotation: Option<Rotation>,
     budget: Option<Budget>,
+    tunables: Tunables,
+    slices: Option<Slices>,
     /// Latency-critical requests between begin and done.
     requests: u32,
 }
@@ -133,11 +146,12 @@ pub(crate) struct Zernel {
 /// Tokens of timers: those of clients are `client << 32 | alarm`.
 const ROTATION: u64 = 1 << 62;
 const BUDGET: u64 = 1 << 63;
+const SLICES: u64 = 1 << 61;
 
 impl Zernel {
     /// With these options.
     pub(super) fn new(options: Options) -> Self {
-        let tunables = Tunables::new();
+        let tunables = slices::tunables(&options);
         let choice = Choice {
             kind: options.kind,
             costs: Costs {
@@ -156,19 +170,27 @@ impl Zernel {
             keys: Keys::default(),
             rotation: None,
             budget: None,
+            tunables,
+            slices: None,
             requests: 0,
         }
     }
 
-    /// Time slice that best-effort TSGs have.
-    fn be_slice(&self) -> Us {
-        let class = Effective::of(Level::BE);
+    /// Time slice that the TSGs of a level have.
+    fn slice_of(&self, level: Level) -> Us {
+        self.slice_where(level, level::Set::NONE)
+    }
+
+    /// The same while these levels have no budget left.
+    fn slice_where(&self, level: Level, throttled: level::Set) -> Us {
+        let class = Effective::of(level);
         let on = Conditions {
             turns: self.options.rotate,
+            throttled,
             ..Conditions::NONE
         };
-        let settings = Tunables::new().settings(class, on);
-        Us(settings.map_or(Level::BE.default_timeslice().0, |s| s.timeslice.0))
+        let settings = self.tunables.settings(class, on);
+        Us(settings.map_or(level.default_timeslice().0, |s| s.timeslice.0))
     }
 
     /// The state of the GPU.
@@ -272,6 +294,9 @@ impl Policy for Zernel {
         if !rotate {
             name += " unrotated";
         }
+        if self.options.slices != SlicePolicy::Table {
+            name += &format!(" {}", self.options.slices.name());
+        }
         name
     }
 
@@ -285,11 +310,16 @@ impl Policy for Zernel {
                 seen: Observed::default(),
                 alarm: 0,
                 phase: Phase::default(),
+                began: 0,
             })
             .collect();
         set_classes(world);
         let be: Vec<usize> = world.of_role(Role::Be).collect();
-        let slice = self.options.be_slice.unwrap_or(self.be_slice());
+        let slice = self.options.be_slice.unwrap_or(self.slice_of(Level::BE));
+        let lc_slice = self.slice_of(Level::LC);
+        for group in world.of_role(Role::Lc).collect::<Vec<_>>() {
+            world.set_timeslice(group, lc_slice);
+        }
         for &group in &be {
             world.set_timeslice(group, slice);
         }
@@ -301,7 +331,14 @@ impl Policy for Zernel {
             } = self.options;
             self.rotation = Some(Rotation::new(world, &be, discipline, quantum));
         }
-        self.budget = Budget::new(world);
+        let mut spent = level::Set::NONE;
+        spent.put(Level::LC, true);
+        let throttled = self.slice_where(Level::LC, spent);
+        self.budget = Budget::new(world, (lc_slice, throttled));
+        if let (Some(terms), false) = (self.tunables.feedback(), self.options.rotate) {
+            let period = self.tunables.slices().period();
+            self.slices = Some(Slices::new(terms, period.into(), be, slice));
+        }
     }
 
     fn begin(&mut self, world: &mut World, client: usize) -> Stream {
@@ -342,6 +379,7 @@ impl Policy for Zernel {
             gate: false,
         };
         lane.phase = phase;
+        lane.began = world.now;
         let mut actions = Actions::default();
         let number = lane.requests.next(&seen);
         lane.requests.begin(number, now, &seen, &plan, &mut actions);
@@ -384,6 +422,9 @@ impl Policy for Zernel {
             let seen = &mut self.lanes[client].seen;
             seen.done_ns = Ns(world.now);
             seen.done = one.begun;
+            if let Some(slices) = &mut self.slices {
+                slices.done(world, world.now - self.lanes[client].began);
+            }
             self.requests -= 1;
             self.set_busy(world);
         } else if let (true, Some(rotation)) = (slept, &mut self.rotation) {
@@ -396,6 +437,10 @@ impl Policy for Zernel {
             let busy = self.requests > 0;
             if let Some(budget) = &mut self.budget {
                 budget.timer(world, token, busy);
+            }
+        } else if token & SLICES != 0 {
+            if let Some(slices) = &mut self.slices {
+                slices.timer(world);
             }
         } else if token & ROTATION != 0 {
             if let Some(rotation) = &mut self.rotation {
