@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 //! The tunables of slices by level.
 
-use super::{
-    Refused,
-    Tunables, //
-};
+use super::Refused;
 use crate::policy::{
     level::{
         self,
@@ -15,8 +12,7 @@ use crate::policy::{
         pid::{
             Gain,
             Gains,
-            Target,
-            Terms, //
+            Target, //
         },
         Policy, //
     },
@@ -35,11 +31,11 @@ use crate::policy::{
 /// 1,000 ‰, gains at most [`Gain::MOST`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slices {
-    policy: Policy,
-    kept: level::Set,
-    gains: Gains,
+    pub(super) policy: Policy,
+    pub(super) kept: level::Set,
+    pub(super) gains: Gains,
     period: Us,
-    targets: [Target; level::COUNT],
+    pub(super) targets: [Target; level::COUNT],
 }
 
 impl Slices {
@@ -157,52 +153,11 @@ impl Slices {
     }
 }
 
-impl Tunables {
-    /// The slices of all levels that are in force, before they are clamped.
-    pub(super) fn slices_in_force(&self) -> [Us; level::COUNT] {
-        self.slices.policy.slices(&self.timeslices)
-    }
-
-    /// The least slices of TSGs that keep the engine, as long as their budget; 0 of other levels.
-    pub(super) fn kept_slices(&self) -> [Us; level::COUNT] {
-        let mut slices = [Us(0); level::COUNT];
-        for (slice, level) in slices.iter_mut().zip(Level::ALL) {
-            if let (true, Some(budget)) = (self.slices.kept.contains(level), self.budget(level)) {
-                // A budget is 10 s at most.
-                let budget = u32::try_from(budget.budget().0 / 1_000).unwrap_or(u32::MAX);
-                *slice = Us(budget);
-            }
-        }
-        slices
-    }
-
-    /// The terms of controllers; `None`: slices do not follow latencies, as no level has a target.
-    pub(crate) fn feedback(&self) -> Option<Terms> {
-        let is_on = self.enabled && self.slices.policy == Policy::Pid;
-        let with_target = |target: Target| (target.latency > Us(0)).then_some(target);
-        let targets = self.slices.targets.map(with_target);
-        (is_on && targets.iter().any(Option::is_some)).then(|| Terms {
-            gains: self.slices.gains,
-            targets,
-            table: self.slices_in_force(),
-        })
-    }
-
-    /// The tunables of slices by level.
-    pub(crate) fn slices(&self) -> &Slices {
-        &self.slices
-    }
-
-    /// Changes [`Self::slices`].
-    pub(crate) fn slices_mut(&mut self) -> &mut Slices {
-        &mut self.slices
-    }
-}
-
 #[cfg(any(test, zernel_kunit))]
 #[cfg_attr(not(test), kernel::macros::kunit_tests(zernel_policy_tunables_slices))]
 mod tests {
     use super::*;
+    use crate::policy::tunables::Tunables;
 
     #[test]
     fn targets_are_of_levels_that_only_privilege_gives() {
