@@ -28,6 +28,8 @@ crate::glue::abi::abi! {
     zernel_class_get = 184, first ZERNEL_CLASS_GET_SIZE_1 as usize,
         input offset_of!(zernel_class_get, assignment);
     zernel_request_begin = 72, input offset_of!(zernel_request_begin, request);
+    zernel_request_options = 88, first ZERNEL_REQUEST_OPTIONS_SIZE_1 as usize,
+        input offset_of!(zernel_request_options, earliest_ns);
     zernel_request_update = 16, first ZERNEL_REQUEST_UPDATE_SIZE_1 as usize;
     zernel_track = 32, first ZERNEL_TRACK_SIZE_1 as usize, input offset_of!(zernel_track, threads);
     zernel_hint = 40, first ZERNEL_HINT_SIZE_1 as usize;

@@ -85,6 +85,18 @@ pub(crate) fn read<T: Abi>(address: usize, size: usize) -> Result<T> {
     Ok(value)
 }
 
+/// Reads the size in the first field of a structure whose call does not tell it.
+///
+/// # Errors
+///
+/// `EFAULT`.
+#[cfg(zernel_core)]
+pub(crate) fn read_size(address: usize) -> Result<usize> {
+    let mut size = [0; size_of::<u32>()];
+    read_bytes(address, &mut size)?;
+    Ok(u32::from_ne_bytes(size) as usize)
+}
+
 /// Reads bytes.
 fn read_bytes(address: usize, bytes: &mut [u8]) -> Result {
     // As most structures are.

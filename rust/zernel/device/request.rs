@@ -44,8 +44,11 @@ pub(super) fn begin(client: &Client, arg: usize, size: usize) -> Result {
     let mut begin: uapi::zernel_request_begin = abi::read_input(arg, size)?;
     let known =
         uapi::ZERNEL_REQUEST_NO_HOLDER | uapi::ZERNEL_REQUEST_EXACT | uapi::ZERNEL_REQUEST_GATE;
-    if begin.flags & !known != 0 || begin.options != 0 {
+    if begin.flags & !known != 0 {
         return Err(EINVAL);
+    }
+    if begin.options != 0 {
+        read_options(begin.options)?;
     }
     let gate = begin.flags & uapi::ZERNEL_REQUEST_GATE != 0;
     if gate {
@@ -101,6 +104,37 @@ pub(super) fn begin(client: &Client, arg: usize, size: usize) -> Result {
     }
     // The memory is never there for long enough.
     Err(EFAULT)
+}
+
+/// Longest structure of options that is read.
+const OPTIONS_MAX: usize = 4096;
+
+/// Reads the options of a begin.
+///
+/// # Errors
+///
+/// `EINVAL` a wrong size, an unknown flag, features, or something reserved that is not zero; `E2BIG` an
+/// unknown part that is not zero, or [`OPTIONS_MAX`]; `EOPNOTSUPP`, `EFAULT`.
+#[cold]
+#[inline(never)]
+fn read_options(address: u64) -> Result<uapi::zernel_request_options> {
+    let address = usize::try_from(address).map_err(|_| EFAULT)?;
+    let size = abi::read_size(address)?;
+    if size > OPTIONS_MAX {
+        return Err(E2BIG);
+    }
+    let options: uapi::zernel_request_options = abi::read_input(address, size)?;
+    if options.flags & !uapi::ZERNEL_BEGIN_ADMIT != 0
+        || options.features != 0
+        || options.reserved != 0
+        || options.feature.iter().any(|&feature| feature != 0)
+    {
+        return Err(EINVAL);
+    }
+    if options.flags & uapi::ZERNEL_BEGIN_ADMIT != 0 {
+        return Err(errno::unsupported());
+    }
+    Ok(options)
 }
 
 /// Looks up the TSG and key of a slot's next requests.

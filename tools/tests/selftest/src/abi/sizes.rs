@@ -51,7 +51,7 @@ pub(super) fn every_call_works() -> Outcome {
         check_eq!([gpu, (0, 0)].contains(&array), true, "{}", call.name);
     }
     let info = stage.lab.zernel.info()?;
-    check_eq!((info.abi, info.header, info.enabled), (1, 2, true));
+    check_eq!((info.abi, info.header, info.enabled), (1, 3, true));
     check_eq!((info.list_max, info.slots_max), (64, 16_384));
     let bounds = (info.gpus_max, info.tsgs_max, info.classes_max);
     check_eq!(bounds, (64, 4096, 100_000));
