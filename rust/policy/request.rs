@@ -15,7 +15,9 @@
 //! or hold; the holder's own bound ends that.
 
 mod gate;
+pub(crate) mod order;
 pub(crate) mod record;
+mod sample;
 pub(crate) mod succession;
 pub(crate) mod words;
 
@@ -57,6 +59,8 @@ pub(crate) struct Plan {
     pub(crate) sample: bool,
     /// It has a gate.
     pub(crate) gate: bool,
+    /// Its trigger waits for its turn ([`order`]).
+    pub(crate) ordered: bool,
 }
 
 /// Where a request is.
@@ -67,6 +71,11 @@ pub(crate) enum State {
     Idle,
     /// It prepares its data, and the GPU does other work.
     Armed,
+    /// It is due, and waits for its turn in the order of deadlines.
+    Waiting {
+        /// When its data was ready, if it is.
+        ready: Option<Ns>,
+    },
     /// It still prepares, and the GPU is held for it.
     Taken {
         /// Begin of the lease. A request that the process triggered itself counts from its begin.
@@ -112,8 +121,8 @@ pub(crate) enum Error {
 /// # Invariants
 ///
 /// In any state but [`State::Idle`] there is a `number`. The trigger word has been stored, by
-/// zernel or the process, exactly if `state` is past [`State::Armed`], the release word exactly if
-/// it is past [`State::Taken`]. A request leaves its state only forward. `sample` is there only if
+/// zernel or the process, exactly if `state` is past [`State::Waiting`], the release word exactly if
+/// it is ready there or past [`State::Taken`]. A request leaves its state only forward. `sample` is there only if
 /// zernel has stored the trigger, and not in [`State::Idle`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Slot {
@@ -125,12 +134,11 @@ pub(crate) struct Slot {
     /// early more often where the GPU was slow, as a CPU that is busy with one is late with the
     /// other, so that the switches before late ones alone would seem short.
     sample: Option<Ns>,
+    /// When the order of deadlines asks for a look; 0: it does not.
+    next_look: Ns,
 }
 
 impl Slot {
-    /// A late sample says nothing: it may be late by this part of the cost, 1/8.
-    const LATE_SAMPLE: u32 = 3;
-
     /// A slot without a request.
     pub(crate) const fn new() -> Self {
         // INVARIANT: Idle.
@@ -147,8 +155,10 @@ impl Slot {
                 holder: false,
                 sample: false,
                 gate: false,
+                ordered: false,
             },
             sample: None,
+            next_look: Ns::ZERO,
         }
     }
 
@@ -218,6 +228,7 @@ impl Slot {
         self.state = State::Armed;
         self.begin = now;
         self.plan = *plan;
+        self.next_look = Ns::ZERO;
         match seen.gate_of(plan.gate) {
             Gate::Pending => self.take_if_due(now, actions),
             Gate::Open => self.set_ready(now, now, seen, actions),
@@ -235,7 +246,9 @@ impl Slot {
         match self.state {
             State::Idle | State::Running { .. } => true,
             State::Taken { .. } => number.is(seen.release),
-            State::Armed => number.is(seen.release) && number.is(seen.trigger),
+            State::Armed | State::Waiting { .. } => {
+                number.is(seen.release) && number.is(seen.trigger)
+            }
         }
     }
 
@@ -257,6 +270,7 @@ impl Slot {
         }
         self.look(now, seen, &mut actions);
         self.take_if_due(now, &mut actions);
+        self.look_at_order(now, &mut actions);
         self.sample_if_due(now, seen, &mut actions);
         if let State::Taken { trigger } = self.state {
             if now >= trigger.saturating_add(self.plan.lease) {
@@ -322,8 +336,10 @@ impl Slot {
     fn pass(&mut self, now: Ns, actions: &mut Actions) {
         match self.state {
             State::Idle => {}
-            State::Running { .. } => self.finish(now, Cause::Done, None, actions),
-            State::Armed | State::Taken { .. } => {
+            State::Running { .. } | State::Waiting { ready: Some(_) } => {
+                self.finish(now, Cause::Done, None, actions);
+            }
+            State::Armed | State::Waiting { ready: None } | State::Taken { .. } => {
                 self.withdraw(now, Cause::Superseded, actions);
             }
         }
@@ -339,14 +355,20 @@ impl Slot {
 
     /// When the timer is to fire.
     fn alarm(&self) -> Option<Ns> {
-        match self.state {
+        let alarm = match self.state {
             State::Idle => None,
             State::Armed => Some(self.plan.trigger_at),
+            State::Waiting { .. } => None,
             State::Taken { trigger } => {
                 let end = trigger.saturating_add(self.plan.lease);
                 Some(self.sample.map_or(end, |due| due.min(end)))
             }
             State::Running { .. } => self.sample,
+        };
+        match self.next_look {
+            Ns::ZERO => alarm,
+            _ if self.state == State::Idle => None,
+            look => Some(alarm.map_or(look, |alarm| alarm.min(look))),
         }
     }
 
@@ -369,11 +391,8 @@ impl Slot {
             self.set_ready(now, ready, seen, actions);
         } else if number.is(seen.done) {
             self.set_ready(now, claimed_done, seen, actions);
-        } else if number.is(seen.trigger) && self.state == State::Armed {
-            // When is unknown; the lease must not be longer for it.
-            self.state = State::Taken {
-                trigger: self.begin,
-            };
+        } else if number.is(seen.trigger) {
+            self.see_trigger();
         }
         if number.is(seen.done) {
             self.finish(now, Cause::Done, Some(claimed_done), actions);
@@ -382,39 +401,15 @@ impl Slot {
 
     fn take_if_due(&mut self, now: Ns, actions: &mut Actions) {
         if self.state == State::Armed && now >= self.plan.trigger_at {
+            if self.plan.ordered {
+                return self.wait(None);
+            }
             // INVARIANT: Armed, so this is the only time; it is stored with this.
             actions.trigger = self.number;
             self.state = State::Taken { trigger: now };
             // INVARIANT: Stored by zernel.
             let looks = self.plan.holder && self.plan.sample;
             self.sample = looks.then(|| now.saturating_add(self.plan.cost));
-        }
-    }
-
-    fn sample_if_due(&mut self, now: Ns, seen: &Observed, actions: &mut Actions) {
-        let (Some(due), Some(number)) = (self.sample, self.active()) else {
-            return;
-        };
-        if now < due {
-            return;
-        }
-        self.sample = None;
-        if now.saturating_sub(due) <= Ns(self.plan.cost.0 >> Self::LATE_SAMPLE) {
-            actions.sample = Some(if number.is(seen.held) {
-                Switched::InTime
-            } else {
-                Switched::NotYet
-            });
-        }
-    }
-
-    /// A request that is done at `done`, before the switch was to be looked at, had the switch in
-    /// time. Without this, short requests would tell of slow switches alone.
-    fn sample_if_done(&mut self, done: Ns, seen: &Observed, actions: &mut Actions) {
-        if let (Some(due), Some(number)) = (self.sample, self.active()) {
-            if done <= due && number.is(seen.held) {
-                actions.sample = Some(Switched::InTime);
-            }
         }
     }
 
@@ -430,7 +425,10 @@ impl Slot {
             State::Taken { trigger, .. } => trigger,
             // The process triggers it as it is ready.
             State::Armed if number.is(seen.trigger) => ready,
-            State::Armed => {
+            State::Armed | State::Waiting { .. } if self.plan.ordered => {
+                return self.set_ready_in_order(number, ready, seen, actions);
+            }
+            State::Armed | State::Waiting { .. } => {
                 actions.trigger = Some(number);
                 now
             }
@@ -445,8 +443,8 @@ impl Slot {
     /// Gives the GPU back, and is over.
     fn withdraw(&mut self, now: Ns, cause: Cause, actions: &mut Actions) {
         match self.state {
-            State::Idle | State::Running { .. } => {}
-            State::Armed => {
+            State::Idle | State::Running { .. } | State::Waiting { ready: Some(_) } => {}
+            State::Armed | State::Waiting { ready: None } => {
                 // INVARIANT: Both words are stored with this.
                 actions.trigger = self.number;
                 actions.release = self.number;
@@ -463,6 +461,10 @@ impl Slot {
         };
         let (trigger, ready) = match self.state {
             State::Idle | State::Armed => (None, None),
+            State::Waiting { ready } => {
+                actions.trigger = Some(number);
+                (None, ready)
+            }
             State::Taken { trigger, .. } => (Some(trigger), None),
             State::Running { trigger, ready } => (Some(trigger), Some(ready)),
         };

@@ -427,6 +427,7 @@ sysfs::groups! {
     triggers::PreemptEnabled,
     triggers::PreemptScheduled,
     triggers::MinPrep,
+    triggers::Order,
     triggers::SafetyMargin,
     turns::Rotation,
     turns::Quantum,

@@ -22,7 +22,11 @@ impl Slot {
     #[cold]
     #[inline(never)]
     pub(super) fn look_at_gate(&mut self, now: Ns, seen: &Observed, actions: &mut Actions) {
-        if !matches!(self.state, State::Armed | State::Taken { .. }) {
+        let waits_for_data = matches!(
+            self.state,
+            State::Armed | State::Waiting { ready: None } | State::Taken { .. }
+        );
+        if !waits_for_data {
             return;
         }
         match Gate::of(seen.gate) {
@@ -58,6 +62,7 @@ mod tests {
         holder: true,
         sample: false,
         gate: true,
+        ordered: false,
     };
     const NUMBER: Option<Number> = Some(Number::ONE);
 

@@ -6,6 +6,7 @@
 //! call waits for it; it is the same.
 
 use super::{
+    order::Standing,
     record::{
         Cause,
         Record, //
@@ -86,6 +87,36 @@ impl Succession {
     /// True if a request was triggered, and is neither over nor done as far as the words tell.
     pub(crate) fn is_under_way(&self, seen: &Observed) -> bool {
         self.current().is_under_way(seen)
+    }
+
+    /// As [`Slot::ordered`].
+    pub(crate) fn ordered(&self) -> Option<Number> {
+        self.current().ordered()
+    }
+
+    /// As [`Slot::standing`].
+    pub(crate) fn standing(&self) -> Standing {
+        self.current().standing()
+    }
+
+    /// As [`Slot::deadline`].
+    pub(crate) fn deadline(&self) -> Ns {
+        self.current().deadline()
+    }
+
+    /// As [`Slot::grant`].
+    pub(crate) fn grant(&mut self, number: Number, now: Ns, seen: &Observed) -> Actions {
+        self.current_mut().grant(number, now, seen)
+    }
+
+    /// As [`Slot::wait_until`].
+    pub(crate) fn wait_until(&mut self, at: Ns) -> Actions {
+        self.current_mut().wait_until(at)
+    }
+
+    /// As [`Slot::watch`].
+    pub(crate) fn watch(&mut self, now: Ns) -> Actions {
+        self.current_mut().watch(now)
     }
 
     /// True if [`Self::catch_up`] has something to work out.
@@ -199,6 +230,7 @@ mod tests {
         holder: true,
         sample: true,
         gate: false,
+        ordered: false,
     };
 
     /// The words of a process that has stored all of request 1.

@@ -3,6 +3,7 @@
 
 mod roles;
 mod state;
+mod turn;
 
 use super::{
     boost::{
@@ -33,6 +34,7 @@ use crate::{
     },
     ids::TsgId,
     policy::{
+        deadline::Order,
         level::Level,
         predict::{
             fixed::Fixed,
@@ -228,7 +230,7 @@ impl Slot {
     ///
     /// As [`Group::check`]; nothing has changed then.
     pub(crate) fn begin(
-        &self,
+        self: &Arc<Self>,
         tsg: TsgId,
         name: Name,
         ask: &Begin,
@@ -277,9 +279,12 @@ impl Slot {
         // Without anything known, at once.
         let predicted = predicted.unwrap_or(ask.expected);
         let known = (predicted > Ns::ZERO).then_some(predicted);
-        let lead = match settings.rule {
-            None => choice.lead(known, cost),
-            Some(rule) => rule.lead(choice, known, cost),
+        let (lead, ordered) = match settings.rule {
+            None => (choice.lead(known, cost), false),
+            Some(rule) => (
+                rule.lead(choice, known, cost),
+                rule.order == Order::Edf && level.is_some_and(|level| level != Level::BE),
+            ),
         };
         let gate = seen.gate_of(ask.gate);
         let trigger_at = match gate {
@@ -295,6 +300,7 @@ impl Slot {
             holder: ask.holder,
             sample: ask.holder,
             gate: ask.gate,
+            ordered,
         };
         let state = &mut *guard;
         let number = state.requests.next(&seen);
@@ -336,6 +342,11 @@ impl Slot {
             self.apply(&mut guard, now, &actions);
         }
         guard.follow();
+        let takes_turn = ordered || guard.turn.is_some();
+        drop(guard);
+        if takes_turn {
+            self.take_turn(name.1);
+        }
         Ok(Outcome::Begun)
     }
 
@@ -373,6 +384,7 @@ impl Slot {
         let actions = state.requests.end(now, &self.observe(), cause);
         self.apply(&mut state, now, &actions);
         state.catch_up();
+        self.release(state);
     }
 
     /// Ends the request that is not over, and is nobody's any more.
@@ -387,6 +399,7 @@ impl Slot {
         // Dropped without the lock.
         drop(ticket);
         if let Some(group) = group {
+            group.gpu.order.part();
             group.detach(self);
         }
     }
@@ -409,6 +422,7 @@ impl Slot {
         let actions = event(&mut state.requests, number, now, &self.observe())
             .map_err(|request::Error::Stale| Failure::Stale)?;
         self.apply(&mut state, now, &actions);
+        self.release(state);
         Ok(())
     }
 
@@ -480,5 +494,6 @@ impl Timed for Inner {
         if actions.trigger.is_none() {
             state.catch_up();
         }
+        slot.release(state);
     }
 }

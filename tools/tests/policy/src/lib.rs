@@ -26,6 +26,8 @@ mod exhaustive;
 #[cfg(test)]
 mod nice_properties;
 #[cfg(test)]
+mod order_properties;
+#[cfg(test)]
 mod phases;
 #[cfg(test)]
 mod predict_properties;
