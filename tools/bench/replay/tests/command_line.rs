@@ -48,6 +48,18 @@ fn unsound_command_lines_are_told_in_a_sentence() {
             &["run", "--workload", "A", "--discipline", "luck"],
             "name one of fair",
         ),
+        (
+            &["run", "--workload", "A", "--order", "luck"],
+            "name fifo or edf",
+        ),
+        (
+            &["run", "--workload", "A", "--deadlines-us", "5,0"],
+            "out of range",
+        ),
+        (
+            &["run", "--workload", "A", "--deadlines-us", "soon"],
+            "no deadline",
+        ),
         (&["sweep", "everything"], "everything"),
     ] {
         replay(args)

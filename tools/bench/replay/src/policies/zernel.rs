@@ -5,23 +5,30 @@
 //! so that zernel learns of them at the next event of the slot.
 
 mod budget;
+mod order;
 mod rotation;
 
 use zernel_workload::Role;
 
 use self::budget::Budget;
+use self::order::Order;
 use self::rotation::Rotation;
 use super::slices::set_classes;
 use super::{retire, submit, Policy, Stream};
+use crate::deadlines::Deadlines;
 use crate::model::measures::Us;
+use crate::model::tsg::Interleave;
 use crate::policy::class::Effective;
+use crate::policy::deadline::line::Place;
+use crate::policy::deadline::Order as Kept;
 use crate::policy::level::Level;
 use crate::policy::predict::fixed::Fixed;
 use crate::policy::predict::trigger::{Rule, Trigger};
 use crate::policy::predict::{Choice, Costs, History, Kind};
 use crate::policy::request::succession::Succession;
+use crate::policy::request::words::Number;
 use crate::policy::request::words::Observed;
-use crate::policy::request::{Actions, Plan};
+use crate::policy::request::{self, Actions, Plan};
 use crate::policy::rotation::Discipline;
 use crate::policy::switch_cost::{Cost, Costs as SwitchCosts, Phase};
 use crate::policy::tunables::{settings::Conditions, Tunables};
@@ -53,6 +60,10 @@ pub(crate) struct Options {
     pub(crate) be_slice: Option<Us>,
     /// Share of the switches that the learned cost covers, in thousandths.
     pub(crate) covered: u32,
+    /// Deadlines of latency-critical clients.
+    pub(crate) deadlines: Deadlines,
+    /// True if clients with longer deadlines have lower levels.
+    pub(crate) by_level: bool,
 }
 
 impl Options {
@@ -66,12 +77,15 @@ impl Options {
         rule: Rule {
             trigger: Trigger::Predicted,
             min_prep: Ns(0),
+            order: Kept::Fifo,
         },
         rotate: true,
         discipline: Discipline::Fair,
         quantum: Us(8_000),
         be_slice: None,
         covered: Cost::IN_TIME.0,
+        deadlines: Deadlines::NONE,
+        by_level: false,
     };
 }
 
@@ -84,6 +98,12 @@ struct Lane {
     alarm: u32,
     /// The state of the GPU when its request began.
     phase: Phase,
+    /// Its place in the order of deadlines.
+    place: Option<(Place, Number)>,
+    /// Its level.
+    level: Level,
+    /// The longest latency that is no violation.
+    slo: Option<Ns>,
 }
 
 /// The policy.
@@ -93,11 +113,15 @@ pub(crate) struct Zernel {
     lease: Ns,
     switch: SwitchCosts,
     lanes: Vec<Lane>,
+    order: Order,
     rotation: Option<Rotation>,
     budget: Option<Budget>,
     /// Latency-critical requests between begin and done.
     requests: u32,
 }
+
+/// A call about a request.
+type Call = fn(&mut Succession, Number, Ns, &Observed) -> Result<Actions, request::Error>;
 
 /// Tokens of timers: those of clients are `client << 32 | alarm`.
 const ROTATION: u64 = 1 << 62;
@@ -122,6 +146,7 @@ impl Zernel {
             lease: tunables.requests().lease().into(),
             switch: SwitchCosts::new(Permille(options.covered)),
             lanes: Vec::new(),
+            order: Order::new(),
             rotation: None,
             budget: None,
             requests: 0,
@@ -196,6 +221,45 @@ impl Zernel {
         }
     }
 
+    /// Deadlines as told; the levels that follow, where they do.
+    fn set_deadlines(&mut self, world: &mut World) {
+        let Options {
+            deadlines,
+            by_level,
+            ..
+        } = self.options;
+        let lc = world.clients.iter().enumerate();
+        let lc: Vec<usize> = lc
+            .filter(|(_, one)| one.spec.role == Role::Lc)
+            .map(|(client, _)| client)
+            .collect();
+        for (rank, client) in lc.into_iter().enumerate() {
+            let lane = &mut self.lanes[client];
+            lane.slo = deadlines.of(rank).map(Ns);
+            if by_level {
+                // Those of two levels have one interleave.
+                let number = u32::try_from(2 * deadlines.place(rank)).unwrap_or(u32::MAX);
+                lane.level = Level::new(number.min(Level::DEFAULT.number())).unwrap_or(Level::LC);
+                let (level, group) = (lane.level, world.clients[client].group);
+                world.set_timeslice(group, Us(level.default_timeslice().0));
+                let interleave = Interleave::new(level.interleave().number());
+                world.set_interleave(group, interleave.unwrap_or(Interleave::Low));
+            }
+        }
+    }
+
+    /// The process tells of its request by a call.
+    fn tell(&mut self, world: &mut World, client: usize, call: Call) {
+        let seen = self.observe(world, client);
+        let now = Ns(world.now);
+        let number = Number::new(world.clients[client].begun);
+        let lane = &mut self.lanes[client];
+        if let Some(Ok(actions)) = number.map(|n| call(&mut lane.requests, n, now, &seen)) {
+            self.act(world, client, actions);
+            self.settle(world, client);
+        }
+    }
+
     /// The number of latency-critical requests has changed.
     fn set_busy(&mut self, world: &mut World) {
         let busy = self.requests > 0;
@@ -233,6 +297,12 @@ impl Policy for Zernel {
         if rule.min_prep > Ns::ZERO {
             name += &format!(" from {} µs", rule.min_prep.0 / 1_000);
         }
+        if rule.order == Kept::Edf {
+            name += " edf";
+        }
+        if self.options.by_level {
+            name += " by level";
+        }
         if !rotate {
             name += " unrotated";
         }
@@ -250,9 +320,13 @@ impl Policy for Zernel {
                 seen: Observed::default(),
                 alarm: 0,
                 phase: Phase::default(),
+                place: None,
+                level: Level::LC,
+                slo: None,
             })
             .collect();
         set_classes(world);
+        self.set_deadlines(world);
         let be: Vec<usize> = world.of_role(Role::Be).collect();
         let slice = self.options.be_slice.unwrap_or(self.be_slice());
         for &group in &be {
@@ -290,10 +364,11 @@ impl Policy for Zernel {
             lease: self.lease,
             predicted: predicted.unwrap_or(Ns::ZERO),
             cost,
-            slo: None,
+            slo: lane.slo,
             holder: true,
             sample: true,
             gate: false,
+            ordered: self.options.rule.order == Kept::Edf,
         };
         lane.phase = phase;
         let mut actions = Actions::default();
@@ -301,6 +376,10 @@ impl Policy for Zernel {
         lane.requests.begin(number, now, &seen, &plan, &mut actions);
         debug_assert_eq!(number.get(), world.clients[client].begun);
         self.act(world, client, actions);
+        if plan.ordered {
+            let level = self.lanes[client].level;
+            self.take_turn(world, client, level);
+        }
         self.requests += 1;
         self.set_busy(world);
         Stream::Holder
@@ -315,6 +394,11 @@ impl Policy for Zernel {
             return;
         }
         submit(world, client);
+        if self.options.rule.order == Kept::Edf {
+            // By a call, so that the trigger waits for its turn.
+            self.tell(world, client, Succession::ready);
+            return;
+        }
         // Stores of the process, which zernel is not told of.
         let number = world.clients[client].begun;
         let seen = &mut self.lanes[client].seen;
@@ -336,6 +420,9 @@ impl Policy for Zernel {
             let seen = &mut self.lanes[client].seen;
             seen.done_ns = Ns(world.now);
             seen.done = one.begun;
+            if self.options.rule.order == Kept::Edf {
+                self.tell(world, client, Succession::done);
+            }
             self.requests -= 1;
             self.set_busy(world);
         } else if let (true, Some(rotation)) = (slept, &mut self.rotation) {
@@ -362,6 +449,7 @@ impl Policy for Zernel {
                 if actions.trigger.is_none() {
                     self.catch_up(client);
                 }
+                self.settle(world, client);
             }
         }
     }
