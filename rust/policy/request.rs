@@ -179,11 +179,6 @@ impl Slot {
         !self.plan.holder && matches!(self.state, State::Taken { .. })
     }
 
-    /// True if its data is ready, and it is not over.
-    pub(crate) fn runs(&self) -> bool {
-        matches!(self.state, State::Running { .. })
-    }
-
     /// The end of the lease of a request that [`Self::holds`].
     pub(crate) fn holds_until(&self) -> Ns {
         match self.state {
@@ -270,7 +265,9 @@ impl Slot {
         }
         self.look(now, seen, &mut actions);
         self.take_if_due(now, &mut actions);
-        self.look_at_order(now, &mut actions);
+        if self.next_look != Ns::ZERO {
+            self.look_at_order(now, &mut actions);
+        }
         self.sample_if_due(now, seen, &mut actions);
         if let State::Taken { trigger } = self.state {
             if now >= trigger.saturating_add(self.plan.lease) {
@@ -354,21 +351,25 @@ impl Slot {
     }
 
     /// When the timer is to fire.
+    #[inline(always)]
     fn alarm(&self) -> Option<Ns> {
-        let alarm = match self.state {
-            State::Idle => None,
+        if self.next_look != Ns::ZERO {
+            return self.alarm_in_order();
+        }
+        self.own_alarm()
+    }
+
+    /// The same, without the order of deadlines.
+    #[inline(always)]
+    fn own_alarm(&self) -> Option<Ns> {
+        match self.state {
+            State::Idle | State::Waiting { .. } => None,
             State::Armed => Some(self.plan.trigger_at),
-            State::Waiting { .. } => None,
             State::Taken { trigger } => {
                 let end = trigger.saturating_add(self.plan.lease);
                 Some(self.sample.map_or(end, |due| due.min(end)))
             }
             State::Running { .. } => self.sample,
-        };
-        match self.next_look {
-            Ns::ZERO => alarm,
-            _ if self.state == State::Idle => None,
-            look => Some(alarm.map_or(look, |alarm| alarm.min(look))),
         }
     }
 
@@ -399,6 +400,7 @@ impl Slot {
         }
     }
 
+    #[inline(always)]
     fn take_if_due(&mut self, now: Ns, actions: &mut Actions) {
         if self.state == State::Armed && now >= self.plan.trigger_at {
             if self.plan.ordered {
@@ -461,10 +463,7 @@ impl Slot {
         };
         let (trigger, ready) = match self.state {
             State::Idle | State::Armed => (None, None),
-            State::Waiting { ready } => {
-                actions.trigger = Some(number);
-                (None, ready)
-            }
+            State::Waiting { ready } => self.end_wait(number, ready, actions),
             State::Taken { trigger, .. } => (Some(trigger), None),
             State::Running { trigger, ready } => (Some(trigger), Some(ready)),
         };

@@ -124,7 +124,27 @@ impl Slot {
         }
     }
 
+    /// True if its data is ready, and it is not over.
+    pub(crate) fn runs(&self) -> bool {
+        matches!(self.state, State::Running { .. })
+    }
+
+    /// It is over while it waits: its stream goes on. Returns when it was triggered, and ready.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn end_wait(
+        &self,
+        number: Number,
+        ready: Option<Ns>,
+        actions: &mut Actions,
+    ) -> (Option<Ns>, Option<Ns>) {
+        actions.trigger = Some(number);
+        (None, ready)
+    }
+
     /// The process has stored the trigger of the request that is not over.
+    #[cold]
+    #[inline(never)]
     pub(super) fn see_trigger(&mut self) {
         self.state = match self.state {
             // When is unknown; the lease must not be longer for it.
@@ -140,9 +160,20 @@ impl Slot {
         self.next_look = Ns::ZERO;
     }
 
+    /// When the timer is to fire, where the order asks for a look.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn alarm_in_order(&self) -> Option<Ns> {
+        let look = self.next_look;
+        let alarm = self.own_alarm().map_or(look, |alarm| alarm.min(look));
+        (self.state != State::Idle).then_some(alarm)
+    }
+
     /// The timer fired, be it due or stale.
+    #[cold]
+    #[inline(never)]
     pub(super) fn look_at_order(&mut self, now: Ns, actions: &mut Actions) {
-        if self.next_look == Ns::ZERO || now < self.next_look {
+        if now < self.next_look {
             return;
         }
         match self.state {

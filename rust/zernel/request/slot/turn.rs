@@ -130,6 +130,7 @@ impl Slot {
     }
 
     /// Unlocks the slot after an event.
+    #[inline(always)]
     pub(super) fn release(&self, state: Guarded<'_>) {
         let has_turn = state.turn.is_some();
         drop(state);
@@ -139,7 +140,8 @@ impl Slot {
     }
 
     /// Has the order follow an event of the slot. Without its lock.
-    #[inline]
+    #[cold]
+    #[inline(never)]
     pub(super) fn settle(&self) {
         let state = self.lock();
         let turn = state.turn.as_ref();
