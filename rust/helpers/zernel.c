@@ -36,6 +36,7 @@
 #include "waiters.c"
 #include "power.c"
 #include "readahead.c"
+#include "load.c"
 #include "zernel_helpers.h"
 
 #define CREATE_TRACE_POINTS

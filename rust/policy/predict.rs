@@ -19,6 +19,7 @@
 //! the *critical fractile* (Arrow, Harris, Marschak: "Optimal inventory policy", 1951).
 
 pub(crate) mod ema;
+pub(crate) mod features;
 pub(crate) mod fixed;
 pub(crate) mod holt;
 pub(crate) mod margin;
@@ -46,13 +47,21 @@ pub(crate) enum Kind {
     /// The critical fractile of the observations.
     #[default]
     Quantile,
+    /// A regression over the features of a request; a request without any has [`Self::Quantile`].
+    Features,
 }
 
 impl Kind {
     /// All of them.
-    pub(crate) const ALL: [Self; 4] = [Self::Fixed, Self::Ema, Self::Holt, Self::Quantile];
+    pub(crate) const ALL: [Self; 5] = [
+        Self::Fixed,
+        Self::Ema,
+        Self::Holt,
+        Self::Quantile,
+        Self::Features,
+    ];
 
-    /// Its number, 0 to 3.
+    /// Its number, 0 to 4.
     pub(crate) const fn number(self) -> u32 {
         self as u32
     }
@@ -69,6 +78,7 @@ impl Kind {
             Self::Ema => "ema",
             Self::Holt => "holt",
             Self::Quantile => "quantile",
+            Self::Features => "features",
         }
     }
 
@@ -83,22 +93,34 @@ impl Kind {
 pub(crate) struct Choice {
     /// By which predictor.
     pub(crate) kind: Kind,
-    /// The costs of errors; only [`Kind::Quantile`] asks.
+    /// The costs of errors; only [`Kind::Quantile`] and [`Kind::Features`] ask.
     pub(crate) costs: Costs,
     /// The prediction of [`Kind::Fixed`].
     pub(crate) fixed: Fixed,
-    /// True if a margin is taken off that follows the errors of such requests. [`Kind::Quantile`]
-    /// weighs being late by itself and takes nothing off.
+    /// True if a margin is taken off that follows the errors of such requests. [`Kind::Quantile`] and
+    /// [`Kind::Features`] weigh being late by themselves and take nothing off.
     pub(crate) margin: bool,
 }
 
 impl Choice {
+    /// The same, from features.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn of_features(self) -> Self {
+        Self {
+            kind: Kind::Features,
+            // Kept with the request, as features are.
+            margin: true,
+            ..self
+        }
+    }
+
     /// The time from begin to trigger of a request with its data predicted ready after `predicted`,
     /// for a switch of an estimated `switch`. Zero without a prediction.
     pub(crate) fn lead(self, predicted: Option<Ns>, switch: Ns) -> Ns {
         let allowance = match self.kind {
             Kind::Fixed | Kind::Ema | Kind::Holt => switch,
-            Kind::Quantile => match self.costs.allowance(switch) {
+            Kind::Quantile | Kind::Features => match self.costs.allowance(switch) {
                 Some(allowance) => allowance,
                 None => return LONGEST,
             },
@@ -126,13 +148,13 @@ struct Margins {
 }
 
 impl Margins {
-    /// The margin of a predictor; [`Kind::Quantile`] has none.
+    /// The margin of a predictor; those that weigh costs have none.
     fn of(&self, kind: Kind) -> Option<&Margin> {
         match kind {
             Kind::Fixed => Some(&self.fixed),
             Kind::Ema => Some(&self.ema),
             Kind::Holt => Some(&self.holt),
-            Kind::Quantile => None,
+            Kind::Quantile | Kind::Features => None,
         }
     }
 
@@ -141,7 +163,7 @@ impl Margins {
             Kind::Fixed => Some(&mut self.fixed),
             Kind::Ema => Some(&mut self.ema),
             Kind::Holt => Some(&mut self.holt),
-            Kind::Quantile => None,
+            Kind::Quantile | Kind::Features => None,
         }
     }
 }
@@ -183,7 +205,8 @@ impl History {
             Kind::Fixed => fixed.predict(costs),
             Kind::Ema => self.ema.predict(costs),
             Kind::Holt => self.holt.predict(costs),
-            Kind::Quantile => self.quantile.predict(costs),
+            // Features come on top, from `features::Regression`.
+            Kind::Quantile | Kind::Features => self.quantile.predict(costs),
         }
     }
 
@@ -260,7 +283,7 @@ mod tests {
         for bad in ["", "Ema", "ema ", "em", "emax", "1", "none"] {
             assert_eq!(Kind::named(bad), None);
         }
-        assert_eq!(Kind::new(4), None);
+        assert_eq!(Kind::new(5), None);
         assert_eq!(Kind::new(u32::MAX), None);
         assert_eq!(Kind::default(), Kind::Quantile);
     }

@@ -428,6 +428,7 @@ sysfs::groups! {
     triggers::PreemptScheduled,
     triggers::MinPrep,
     triggers::Order,
+    triggers::FeaturesMemory,
     triggers::SafetyMargin,
     turns::Rotation,
     turns::Quantum,

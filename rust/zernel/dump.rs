@@ -7,7 +7,10 @@ use crate::{
             Show,
             Text, //
         },
-        identity::Viewer, //
+        identity::{
+            Uid,
+            Viewer, //
+        }, //
     },
     policy::{
         class::Effective,
@@ -19,6 +22,7 @@ use crate::{
         tsg,
         Registry, //
     },
+    request::keys::Key, //
 };
 use kernel::{
     fmt::Write as _,
@@ -42,8 +46,35 @@ impl Show for State {
             write_tsg(&found, out)?;
             from = tsg::Id(found.id).after();
         }
+        let mut from = Some((Uid(0), 0));
+        while let Some(key) = from {
+            let Some(((uid, name), key)) = registry::with(|r| r.key_from(key))? else {
+                break;
+            };
+            if viewer.sees_all() || viewer.uid() == uid {
+                write_key(viewer.number_of_user(uid), name, &key, out)?;
+            }
+            from = match name.checked_add(1) {
+                Some(next) => Some((uid, next)),
+                None => uid.0.checked_add(1).map(|next| (Uid(next), 0)),
+            };
+        }
         Ok(())
     }
+}
+
+/// A key whose requests have features; of the others there is nothing to tell.
+fn write_key(uid: u32, name: u64, key: &Key, out: &mut Text) -> Result {
+    if let Some((confidence, follows)) = key.confidence() {
+        out.write_fmt(fmt!(
+            "key {} uid {} confidence {} follows {}\n",
+            name,
+            uid,
+            confidence.0,
+            u8::from(follows)
+        ))?;
+    }
+    Ok(())
 }
 
 fn head(out: &mut Text) -> Result {

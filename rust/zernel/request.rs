@@ -15,6 +15,7 @@ pub(crate) mod group;
 mod holds;
 pub(crate) mod keys;
 pub(crate) mod kicks;
+pub(crate) mod machine;
 mod order;
 pub(crate) mod share;
 pub(crate) mod sleep;

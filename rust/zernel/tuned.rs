@@ -7,6 +7,7 @@ use crate::policy::{
     nice::Delta,
     phase::Phase,
     predict::{
+        features::Memory,
         trigger::{
             Rule,
             Trigger, //
@@ -49,6 +50,9 @@ static EXCLUDES: Atomic<bool> = Atomic::new(false);
 /// The margin of a key that nothing is known of, in µs.
 static SAFETY_MARGIN: Atomic<u32> = Atomic::new(0);
 
+/// The observations that a regression over features remembers; 0: features do not count.
+static FEATURES: Atomic<u32> = Atomic::new(0);
+
 const NO_GROUP: u64 = u64::MAX;
 
 /// The classic margin is taken off.
@@ -66,7 +70,7 @@ const RULE: u32 = !MARGIN & !((1 << TRIGGER) - 1);
 
 // Each has room for its largest value.
 const _: () = assert!(Trigger::Predicted.number() == 0);
-const _: () = assert!(Kind::ALL.len() <= 1 << TRIGGER);
+const _: () = assert!(Kind::ALL.len() - 1 <= 1 << TRIGGER);
 const _: () = assert!(Trigger::AtReady.number() < 1 << (MIN_PREP - TRIGGER));
 const _: () = assert!(Requests::MIN_PREP_MAX.0 < 1 << (30 - MIN_PREP));
 
@@ -82,7 +86,7 @@ fn unpack(both: u64) -> (u32, u32) {
 pub(crate) struct Requested {
     /// Longest time from the trigger to ready.
     pub(crate) lease: Us,
-    /// The predictor.
+    /// The predictor of requests without features.
     pub(crate) predictor: Kind,
     /// The classic margin is taken off its estimate.
     pub(crate) margin: bool,
@@ -107,7 +111,13 @@ fn publish_requests(requests: &Requests) {
         Order::Fifo => 0,
         Order::Edf => EDF,
     };
-    let predictor = requests.predictor().number() | rule | order | margin;
+    // Requests without features are as if they did not count.
+    let (predictor, memory) = match requests.predictor() {
+        Kind::Features => (Kind::Quantile, requests.memory().number()),
+        other => (other, 0),
+    };
+    FEATURES.store(memory, Relaxed);
+    let predictor = predictor.number() | rule | order | margin;
     LEASE_AND_PREDICTOR.store(pack(requests.lease().0, predictor), Relaxed);
     COSTS.store(pack(costs.early, costs.late), Relaxed);
     NICE.store(requests.nice().number(), Relaxed);
@@ -153,6 +163,14 @@ fn rule(predictor: u32) -> Rule {
             0 => Order::Fifo,
             _ => Order::Edf,
         },
+    }
+}
+
+/// The memory of a regression over the features of a request, if they count.
+pub(crate) fn features() -> Option<Memory> {
+    match FEATURES.load(Relaxed) {
+        0 => None,
+        observations => Some(Memory::new(observations)),
     }
 }
 

@@ -55,6 +55,7 @@ impl lock::Locks for Zernel {
         tracking::init_lock(loading);
         scheduler_hooks::init_lock(loading);
         attributes::nice::init_lock(loading);
+        request::machine::init_lock(loading);
         prefetch::table::init_lock(loading);
         prefetch::quota::init_lock(loading);
         stream::init_lock(loading);

@@ -5,6 +5,7 @@ pub(crate) mod barrier;
 pub(crate) mod cgroup;
 pub(crate) mod detached;
 pub(crate) mod identity;
+pub(crate) mod load;
 pub(crate) mod memory;
 pub(crate) mod nice;
 pub(crate) mod power;

@@ -23,6 +23,10 @@ extern "C" {
 /// Words of a structure that is read in one go.
 const SMALL: usize = 8;
 
+/// The largest structure that tells its own size.
+#[cfg(zernel_core)]
+const LARGEST: usize = 4_096;
+
 /// A structure of a user ABI.
 ///
 /// # Safety
@@ -83,18 +87,6 @@ pub(crate) fn read<T: Abi>(address: usize, size: usize) -> Result<T> {
         check_rest(address, size, size_of::<T>())?;
     }
     Ok(value)
-}
-
-/// Reads the size in the first field of a structure whose call does not tell it.
-///
-/// # Errors
-///
-/// `EFAULT`.
-#[cfg(zernel_core)]
-pub(crate) fn read_size(address: usize) -> Result<usize> {
-    let mut size = [0; size_of::<u32>()];
-    read_bytes(address, &mut size)?;
-    Ok(u32::from_ne_bytes(size) as usize)
 }
 
 /// Reads bytes.
@@ -159,6 +151,22 @@ pub(crate) fn read_input<T: Abi>(address: usize, size: usize) -> Result<T> {
         return Err(EINVAL);
     }
     read(address, size)
+}
+
+/// The size of a structure that begins with it.
+///
+/// # Errors
+///
+/// `EFAULT`; `E2BIG` above [`LARGEST`], which no version will be.
+#[cfg(zernel_core)]
+pub(crate) fn read_size(address: usize) -> Result<usize> {
+    let mut size = [0; size_of::<u32>()];
+    read_bytes(address, &mut size)?;
+    let size = u32::from_ne_bytes(size) as usize;
+    match size > LARGEST {
+        true => Err(E2BIG),
+        false => Ok(size),
+    }
 }
 
 /// Makes a call of ABI 1 on the structure of `size` bytes at `address`: `make` takes the input from

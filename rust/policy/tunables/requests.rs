@@ -6,6 +6,7 @@ use crate::policy::{
     deadline::Order,
     nice::Delta,
     predict::{
+        features::Memory,
         margin::Margin,
         trigger::{
             Rule,
@@ -28,6 +29,7 @@ use crate::policy::{
 pub(crate) struct Requests {
     lease: Us,
     predictor: Kind,
+    memory: Memory,
     margin: bool,
     costs: Costs,
     preempt_timeout: Us,
@@ -88,6 +90,7 @@ impl Requests {
         Self {
             lease: Us(10_000),
             predictor: Kind::default(),
+            memory: Memory::default(),
             margin: false,
             costs: Costs::default(),
             preempt_timeout: Us(1_000),
@@ -224,6 +227,25 @@ impl Requests {
         self.predictor
     }
 
+    /// The observations that a regression over features remembers.
+    pub(crate) fn memory(&self) -> Memory {
+        self.memory
+    }
+
+    /// Changes [`Self::memory`].
+    ///
+    /// # Errors
+    ///
+    /// Outside [`Memory::RANGE`].
+    pub(crate) fn set_memory(&mut self, observations: u32) -> Result<(), Refused> {
+        let memory = Memory::new(observations);
+        if memory.number() != observations {
+            return Err(Refused::OutOfRange);
+        }
+        self.memory = memory;
+        Ok(())
+    }
+
     /// The costs of being early and late, relative to each other.
     pub(crate) fn costs(&self) -> Costs {
         self.costs
@@ -326,6 +348,20 @@ mod tests {
             assert_eq!(r.rule().order.name(), name);
         }
         assert_eq!(Order::named(""), None);
+    }
+
+    #[test]
+    fn the_memory_of_features_is_tuned() {
+        let mut r = Requests::new();
+        let old = r;
+        for bad in [0, 15, 1_025, u32::MAX] {
+            assert_eq!(r.set_memory(bad), Err(Refused::OutOfRange));
+        }
+        assert_eq!(r, old);
+        for good in [16, 1_024] {
+            assert_eq!(r.set_memory(good), Ok(()));
+            assert_eq!(r.memory().number(), good);
+        }
     }
 
     #[test]

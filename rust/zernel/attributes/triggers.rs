@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The tunables of triggers, those of the published configurations.
+//! The tunables of triggers, and of predictions from features.
 
 use super::{
     number,
@@ -20,6 +20,22 @@ use kernel::{
     prelude::*,
     str::Formatter, //
 };
+
+/// The observations that a regression over features remembers.
+pub(super) struct FeaturesMemory;
+
+impl Attribute for FeaturesMemory {
+    const NAME: &'static CStr = c"features_memory";
+
+    fn show(out: &mut Formatter<'_>) -> Result {
+        show_number(out, read(|t| t.requests().memory())?.number())
+    }
+
+    fn store(text: &str) -> Result {
+        let observations = number(text)?;
+        tune(|t| t.requests_mut().set_memory(observations))
+    }
+}
 
 /// Requests take the GPU before their data is ready.
 pub(super) struct PreemptEnabled;

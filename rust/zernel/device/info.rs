@@ -30,6 +30,7 @@ fn caps() -> u64 {
     let recorded = uapi::ZERNEL_CAP_TRACK | uapi::ZERNEL_CAP_PHASES | uapi::ZERNEL_CAP_SUBSCRIBE;
     let caps = [
         (true, uapi::ZERNEL_CAP_NO_HOLDER),
+        (true, uapi::ZERNEL_CAP_FEATURES),
         (slots::HAVE_GATES, uapi::ZERNEL_CAP_GATE),
         (scheduler_hooks::IS_SUPPORTED, recorded),
         (probe::IS_SUPPORTED, uapi::ZERNEL_CAP_PROBE),

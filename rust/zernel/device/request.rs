@@ -11,12 +11,19 @@ use crate::{
         memory::with_memory,
         uapi, //
     },
-    policy::units::Ns,
+    policy::{
+        predict::features::{
+            Features,
+            GIVEN, //
+        },
+        units::Ns, //
+    },
     registry::{
         self,
         tsg, //
     },
     request::{
+        machine,
         slot::{
             Begin,
             Name,
@@ -25,7 +32,8 @@ use crate::{
         },
         stats::Shared, //
     },
-    slots, //
+    slots,
+    tuned, //
 };
 use kernel::{
     prelude::*,
@@ -47,9 +55,6 @@ pub(super) fn begin(client: &Client, arg: usize, size: usize) -> Result {
     if begin.flags & !known != 0 {
         return Err(EINVAL);
     }
-    if begin.options != 0 {
-        read_options(begin.options)?;
-    }
     let gate = begin.flags & uapi::ZERNEL_REQUEST_GATE != 0;
     if gate {
         // Nothing would look at the gate from the trigger to the end of the lease.
@@ -60,13 +65,23 @@ pub(super) fn begin(client: &Client, arg: usize, size: usize) -> Result {
             return Err(errno::unsupported());
         }
     }
+    let exact = begin.flags & uapi::ZERNEL_REQUEST_EXACT != 0;
+    let space;
+    let features = match begin.options {
+        0 => None,
+        address => {
+            space = features(address, exact)?;
+            space.as_ref()
+        }
+    };
     let answer = abi::Answer::new::<uapi::zernel_request_begin>(arg, size, ANSWER)?;
     let ask = Begin {
-        exact: begin.flags & uapi::ZERNEL_REQUEST_EXACT != 0,
+        exact,
         holder: begin.flags & uapi::ZERNEL_REQUEST_NO_HOLDER == 0,
         gate,
         expected: Ns(begin.expected_ns),
         slo: Ns(begin.slo_ns),
+        features,
     };
     let (tsg, name) = (tsg::Id(begin.tsg), (begin.key, identity::caller_uid()));
     let (mut is_there, mut is_bound) = (false, false);
@@ -93,6 +108,7 @@ pub(super) fn begin(client: &Client, arg: usize, size: usize) -> Result {
                 bind(slot, tsg, name, ask.holder)?;
                 is_bound = true;
             }
+            Outcome::NoRoom => slot.make_room()?,
             // Binding ends the request before, so that the answer is made sure of first.
             Outcome::Unbound | Outcome::Untold => {
                 drop(slots);
@@ -106,36 +122,39 @@ pub(super) fn begin(client: &Client, arg: usize, size: usize) -> Result {
     Err(EFAULT)
 }
 
-/// Longest structure of options that is read.
-const OPTIONS_MAX: usize = 4096;
-
-/// Reads the options of a begin.
+/// Reads the options of a request at this address of its process: its features, if they count.
 ///
 /// # Errors
 ///
-/// `EINVAL` a wrong size, an unknown flag, features, or something reserved that is not zero; `E2BIG` an
-/// unknown part that is not zero, or [`OPTIONS_MAX`]; `EOPNOTSUPP`, `EFAULT`.
+/// As the header says of `struct zernel_request_options`.
 #[cold]
 #[inline(never)]
-fn read_options(address: u64) -> Result<uapi::zernel_request_options> {
+fn features(address: u64, exact: bool) -> Result<Option<Features>> {
     let address = usize::try_from(address).map_err(|_| EFAULT)?;
     let size = abi::read_size(address)?;
-    if size > OPTIONS_MAX {
-        return Err(E2BIG);
-    }
     let options: uapi::zernel_request_options = abi::read_input(address, size)?;
-    if options.flags & !uapi::ZERNEL_BEGIN_ADMIT != 0
-        || options.features != 0
-        || options.reserved != 0
-        || options.feature.iter().any(|&feature| feature != 0)
-    {
+    let (given, rest) = options
+        .feature
+        .split_at_checked(options.features as usize)
+        .ok_or(EINVAL)?;
+    let is_beyond = rest.iter().any(|&feature| feature != 0);
+    if options.flags != 0 || options.reserved != 0 || is_beyond {
         return Err(EINVAL);
     }
-    if options.flags & uapi::ZERNEL_BEGIN_ADMIT != 0 {
-        return Err(errno::unsupported());
+    if exact || tuned::features().is_none() {
+        return Ok(None);
     }
-    Ok(options)
+    let mut features = Features {
+        given: [0; GIVEN],
+        machine: machine::state(),
+    };
+    for (to, from) in features.given.iter_mut().zip(given) {
+        *to = *from;
+    }
+    Ok(Some(features))
 }
+
+const _: () = assert!(GIVEN == uapi::ZERNEL_FEATURES_MAX as usize);
 
 /// Looks up the TSG and key of a slot's next requests.
 fn bind(slot: &Arc<Slot>, id: tsg::Id, name: Name, holder: bool) -> Result {

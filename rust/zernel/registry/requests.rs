@@ -257,6 +257,11 @@ impl Registry {
         }
     }
 
+    /// The first key from this one on.
+    pub(crate) fn key_from(&self, from: (Uid, u64)) -> Option<((Uid, u64), Arc<Key>)> {
+        self.keys.first_from(from)
+    }
+
     /// The TSG that comes after `after`, and its requests if it ever had some.
     pub(crate) fn next_group(&self, after: tsg::Id) -> Option<(tsg::Id, Option<Arc<Group>>)> {
         let id = self.tsg_id(after.after())?;

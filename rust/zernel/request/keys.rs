@@ -1,23 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The memory of preparation times, per user and key.
+//! The keys of all users, and those that are forgotten when there is no room.
 
-use crate::{
-    glue::{
-        identity::Uid,
-        irqlock::{
-            new_irq_lock,
-            IrqLock, //
-        },
-        memory::account_nowait, //
-    },
-    policy::{
-        predict::{
-            Choice,
-            History, //
-        },
-        units::Ns, //
-    },
-    tuned, //
+mod key;
+
+use crate::glue::{
+    identity::Uid,
+    memory::account_nowait, //
 };
 use kernel::{
     prelude::*,
@@ -26,92 +14,18 @@ use kernel::{
         RBTreeNode,
         RBTreeNodeReservation, //
     },
-    sync::{
-        atomic::{
-            ordering::Relaxed,
-            Atomic, //
-        },
-        Arc, //
-    }, //
+    sync::Arc, //
 };
+
+pub(crate) use key::Key;
+pub(super) use key::Prediction;
+use key::OFTEN;
 
 /// Most keys at a time.
 pub(crate) const MAX: u32 = 65_536;
 
 /// Keys looked at before one is forgotten although it was used since the last look.
 const CHANCES: u32 = 8;
-
-/// Uses of a key until its place is kept. Making a key takes fewer: a program that makes keys
-/// without end keeps none of them.
-const OFTEN: u32 = 2;
-
-/// The history of one key.
-#[pin_data]
-pub(crate) struct Key {
-    /// Fed when a request of the key was ready.
-    #[pin]
-    history: IrqLock<History>,
-    /// Times that it was fed. Wraps.
-    version: Atomic<u32>,
-    /// Uses since it was last looked at for being forgotten, up to [`OFTEN`].
-    used: Atomic<u32>,
-}
-
-/// The prediction of a key.
-#[derive(Clone, Copy)]
-pub(super) struct Prediction {
-    /// The question.
-    pub(super) choice: Choice,
-    version: u32,
-    /// The time from begin at which the GPU shall be free; `None` if nothing is known.
-    pub(super) time: Option<Ns>,
-}
-
-impl Key {
-    fn new() -> Result<Arc<Self>> {
-        let margin = tuned::safety_margin().into();
-        Arc::pin_init(
-            pin_init!(Self {
-                history <- new_irq_lock!(History::new(margin), c"zernel_key"),
-                version: Atomic::new(0),
-                used: Atomic::new(0),
-            }),
-            account_nowait(),
-        )
-    }
-
-    /// Learns from a preparation, and how it was predicted.
-    pub(super) fn learn(&self, took: Ns, choice: Choice) {
-        self.touch();
-        let mut history = self.history.lock();
-        history.observe(took, choice);
-        let version = self.version.load(Relaxed);
-        self.version.store(version.wrapping_add(1), Relaxed);
-    }
-
-    /// The time from begin at which the GPU shall be free.
-    pub(super) fn predict(&self, choice: Choice) -> Prediction {
-        let history = self.history.lock();
-        Prediction {
-            choice,
-            version: self.version.load(Relaxed),
-            time: history.predict(choice),
-        }
-    }
-
-    /// True if this is still the answer of [`Self::predict`].
-    pub(super) fn predicts(&self, prediction: &Prediction) -> bool {
-        prediction.version == self.version.load(Relaxed)
-    }
-
-    /// Keeps it from being the next that is forgotten.
-    fn touch(&self) {
-        let used = self.used.load(Relaxed);
-        if used < OFTEN {
-            self.used.store(used + 1, Relaxed);
-        }
-    }
-}
 
 /// A key of a user, with its place in the user's order.
 struct Held {
@@ -280,6 +194,13 @@ impl Keys {
         }
     }
 
+    /// The first key from this one on, in the order of users and names.
+    pub(crate) fn first_from(&self, from: (Uid, u64)) -> Option<((Uid, u64), Arc<Key>)> {
+        let cursor = self.held.cursor_lower_bound(&from)?;
+        let (name, held) = cursor.current();
+        Some((*name, held.key.clone()))
+    }
+
     /// The user that loses a key to `uid`: itself, if it has an even share already, else the one
     /// with most. One of them exists where there is no room.
     fn loser(&self, uid: Uid) -> Option<Uid> {
@@ -334,7 +255,7 @@ impl Keys {
         let Some(held) = self.held.get_mut(&(uid, name)) else {
             return false;
         };
-        if held.key.used.xchg(1, Relaxed) < OFTEN {
+        if held.key.look() < OFTEN {
             return false;
         }
         let Some(node) = self.order.remove_node(&(uid, place)) else {

@@ -37,6 +37,7 @@ use crate::{
         deadline::Order,
         level::Level,
         predict::{
+            features::Features,
             fixed::Fixed,
             Choice,
             Kind, //
@@ -71,7 +72,7 @@ pub(crate) use state::Name;
 use state::State;
 
 /// The wishes of a request that begins.
-pub(crate) struct Begin {
+pub(crate) struct Begin<'a> {
     /// Its preparation takes as long as expected; else it is predicted as tuned.
     pub(crate) exact: bool,
     /// True if the stream has a holder.
@@ -82,6 +83,8 @@ pub(crate) struct Begin {
     pub(crate) expected: Ns,
     /// Longest latency that is no violation; 0: any.
     pub(crate) slo: Ns,
+    /// Its features, if it has some that count; never with `exact`.
+    pub(crate) features: Option<&'a Features>,
 }
 
 /// A request that begins.
@@ -103,6 +106,8 @@ pub(crate) enum Outcome {
     Unbound,
     /// Nothing: the process could not be told of it.
     Untold,
+    /// Nothing: [`Slot::make_room`] has to come first.
+    NoRoom,
 }
 
 /// A slot of a page.
@@ -233,11 +238,11 @@ impl Slot {
         self: &Arc<Self>,
         tsg: TsgId,
         name: Name,
-        ask: &Begin,
+        ask: &Begin<'_>,
         mut tell: impl FnMut(Begun) -> bool,
     ) -> Result<Outcome> {
         let settings = tuned::requested();
-        let choice = Choice {
+        let mut choice = Choice {
             kind: match ask.exact {
                 true => Kind::Fixed,
                 false => settings.predictor,
@@ -262,19 +267,25 @@ impl Slot {
             }
             None => return Ok(Outcome::Unbound),
         };
+        if ask.features.is_some() {
+            if guard.lacks_room() {
+                return Ok(Outcome::NoRoom);
+            }
+            choice = choice.of_features();
+        }
         let now = Ns(now_ns());
         let seen = self.observe();
         if guard.requests.is_behind() {
             guard.catch_up();
         }
-        let mut predicted = guard.predict(choice);
+        let mut predicted = guard.predict(choice, ask.features);
         if predicted.is_none() || guard.level != level {
             // Anything to learn is worth the wait, and is counted under its own level.
             if !tell(Begun::default()) {
                 return Ok(Outcome::Untold);
             }
             self.retire(&mut guard, now, &seen);
-            predicted = guard.predict(choice);
+            predicted = guard.predict(choice, ask.features);
         }
         // Without anything known, at once.
         let predicted = predicted.unwrap_or(ask.expected);
@@ -321,12 +332,12 @@ impl Slot {
             .requests
             .begin(number, now, &seen, &plan, &mut actions);
         if let Some(record) = &actions.over {
-            state.over(record, state.choices.0);
+            state.over::<true>(record);
         }
         state.level = level;
         state.phase = phase;
         if choice.margin | state.choices.0.margin | state.choices.1.margin {
-            state.choices = (choice, state.choices.0);
+            state.keep(choice, ask.features);
         }
         state.uncounted.begun += 1;
         trace::request_begin(tsg.0, number.get(), plan.predicted.0, trigger_at.0);
@@ -458,7 +469,7 @@ impl Slot {
             if state.requests.is_behind() {
                 state.catch_up();
             }
-            state.over(record, state.choices.0);
+            state.over::<true>(record);
             if tuned::requests_prefer() {
                 state.prefer_no_more();
             }

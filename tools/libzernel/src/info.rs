@@ -30,8 +30,8 @@ pub struct Capabilities {
     pub probe: bool,
     /// Gates of requests.
     pub gate: bool,
-    /// Deadlines of requests that are refused where they cannot be met.
-    pub admit: bool,
+    /// Features of requests.
+    pub features: bool,
 }
 
 /// The loaded module.
@@ -79,7 +79,7 @@ impl From<&abi::zernel_info> for Info {
                 subscribe: can(abi::ZERNEL_CAP_SUBSCRIBE),
                 probe: can(abi::ZERNEL_CAP_PROBE),
                 gate: can(abi::ZERNEL_CAP_GATE),
-                admit: can(abi::ZERNEL_CAP_ADMIT),
+                features: can(abi::ZERNEL_CAP_FEATURES),
             },
             loaded_at: Timestamp::from_ns(raw.loaded_at),
             clock_offset_ns: raw.clock_offset_ns,

@@ -36,7 +36,7 @@ mod slot;
 mod slots;
 mod stats;
 
-pub use begin::{Begin, Begun};
+pub use begin::{Begin, Begun, Features};
 pub use gate::Gate;
 pub use number::Number;
 pub use owned::Request;

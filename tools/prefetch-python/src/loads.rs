@@ -116,6 +116,7 @@ impl Loads {
         max_substreams: u32,
         changes: u32,
         readonly: bool,
+        published: bool,
     ) -> PyResult<Self> {
         call(|| {
             for (name, value) in [
@@ -141,6 +142,7 @@ impl Loads {
                     max_substreams,
                 },
                 changes,
+                published,
                 ..Settings::default()
             };
             let bell = Bell::new();

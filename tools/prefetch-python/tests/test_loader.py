@@ -8,11 +8,12 @@ import threading
 import time
 import unittest
 from collections.abc import Iterator
+from pathlib import Path
 from unittest import mock
 
 import stores
 import zernel_prefetch as zp
-from case import PATIENCE, SHAPE, Case, in_twos, starts
+from case import PATIENCE, SHAPE, Case, eventually, in_twos, starts
 
 
 class Content(Case):
@@ -117,6 +118,18 @@ class Content(Case):
                 time.sleep(0.001)
             # An array, an index and the data of a chunk.
             self.assertEqual(len(list(folder.rglob("*.read"))), 3)
+
+    def test_a_loader_is_published_unless_it_is_told_not_to_be(self) -> None:
+        def records() -> int:
+            files = Path("/proc/self/fd").iterdir()
+            return sum(str(file.readlink()).startswith("/memfd:zernel-loader") for file in files
+                       if file.is_symlink())
+
+        for published, wanted in ((True, 1), (False, 0)):
+            with zp.Loader(zp.Prefetcher(self.folder), [[self.rows[5]]], published=published) as loader:
+                # Those of loaders before this one go.
+                self.assertTrue(eventually(lambda wanted=wanted: records() == wanted), records())
+                self.assert_rows(next(loader), [5])
 
     def test_stores_of_a_disk_are_told_apart_and_secrets_are_not_written(self) -> None:
         folder, place = self.folder / "of a disk", self.serve().url.removeprefix("http://")

@@ -39,7 +39,7 @@ class Held(Case):
         self.assert_rows(next(self.loader()), [0, 1])
 
     def test_a_wait_lets_go_of_the_lock(self) -> None:
-        loads = zp._native.Loads(self.prefetcher, 1, 1, 1, 1, 0, False)
+        loads = zp._native.Loads(self.prefetcher, 1, 1, 1, 1, 1, 0, False, False)
         begins, came = threading.Event(), []
 
         def ring() -> None:

@@ -3,11 +3,13 @@
 //! says of its size is not believed.
 
 use std::borrow::Cow;
+use std::cell::RefCell;
 use std::io::Read as _;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
 use zarrs::array::codec::{BytesToBytesCodecTraits, CodecChain, CodecOptions};
 use zarrs::array::{BytesRepresentation, ChunkRepresentation};
+use zstd::bulk::Decompressor;
 
 use crate::layout::{self, Layout};
 use crate::{Fault, Kind};
@@ -144,6 +146,21 @@ pub(crate) fn chunk(
     Ok(fixed.into_owned())
 }
 
+/// Unpacks a frame of zstd by a decompressor that the thread keeps: a new one costs as much as a small
+/// chunk.
+fn zstd_of(bytes: &[u8], most: usize) -> std::io::Result<Vec<u8>> {
+    thread_local! {
+        static KEPT: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
+    }
+    KEPT.with_borrow_mut(|kept| {
+        let decompressor = match kept {
+            Some(decompressor) => decompressor,
+            None => kept.insert(Decompressor::new()?),
+        };
+        decompressor.decompress(bytes, most)
+    })
+}
+
 /// Undoes one packing of bytes, within its size.
 fn unpacked<'a>(
     codec: &dyn BytesToBytesCodecTraits,
@@ -155,7 +172,7 @@ fn unpacked<'a>(
     let most = size.size().unwrap_or(MOST_BYTES).min(2 * MOST_BYTES);
     match codec.identifier() {
         // It has the room that it is given, and fails for more.
-        "zstd" => zstd::bulk::decompress(&bytes, most as usize)
+        "zstd" => zstd_of(&bytes, most as usize)
             .map(Cow::Owned)
             .map_err(|error| corrupt(key, error)),
         "gzip" => {

@@ -49,6 +49,7 @@ mod want;
 pub use counters::Counters;
 pub use error::{Error, Result};
 pub use graph::{GraphRequests, Recorded};
+pub use libzernel::request::Features;
 pub use options::{Mode, Options, ReleaseWord};
 pub use place::TsgsBefore;
 pub use request::{Idle, Request, Spec};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cuda::Stream;
-use libzernel::request::{Begin, Begun, Number, Slot, Word};
+use libzernel::request::{Begin, Begun, Features, Number, Slot, Word};
 use libzernel::tsg;
 
 use crate::active::Active;
@@ -18,6 +18,7 @@ pub struct Spec {
     expected: Duration,
     slo: Duration,
     exact: bool,
+    features: Option<Features>,
     pub(crate) stream: Option<Stream>,
 }
 
@@ -44,6 +45,16 @@ impl Spec {
     #[must_use]
     pub fn slo(self, slo: Duration) -> Self {
         Self { slo, ..self }
+    }
+
+    /// The numbers that its preparation time depends on. zernel's tunable `predictor` says whether they
+    /// count; a module that is older than features refuses the request ([`Idle::Refused`]).
+    #[must_use]
+    pub fn features(self, features: Features) -> Self {
+        Self {
+            features: Some(features),
+            ..self
+        }
     }
 
     /// Its preparation takes as long as expected: history is not asked.
@@ -73,6 +84,10 @@ impl Spec {
             .key(self.key)
             .expected(self.expected)
             .slo(self.slo);
+        let begin = match self.features {
+            Some(features) => begin.features(features),
+            None => begin,
+        };
         match self.exact {
             true => begin.exact(),
             false => begin,
@@ -284,5 +299,21 @@ impl Drop for Request {
             true => held.done(),
             false => held.cancel(),
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn features_reach_the_begin_of_each_request() {
+        let tsg = tsg::Id::new(3);
+        let features = Features::new(&[5, -7]).unwrap();
+        let spec = Spec::new().key(2).features(features);
+        assert_eq!(spec.begin(tsg), Begin::new(tsg).key(2).features(features));
+        let exact = spec.exact().begin(tsg);
+        assert_eq!(exact, Begin::new(tsg).key(2).features(features).exact());
+        assert_eq!(Spec::new().begin(tsg), Begin::new(tsg));
     }
 }

@@ -22,7 +22,23 @@ use crate::{
         },
     },
 };
-use kernel::sync::Arc;
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+impl Slot {
+    /// Makes room for what is learned from features of its key.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    #[cold]
+    pub(crate) fn make_room(&self) -> Result {
+        let key = self.lock().key.as_ref().map(|(_, key)| key.clone());
+        key.map_or(Ok(()), |key| key.make_room())
+    }
+}
 
 impl Member for Slot {
     /// Makes its requests a TSG's. The present one is over. Returns the TSG before.

@@ -11,7 +11,11 @@ use crate::{
         counters::Uncounted,
         deadline::line::Place,
         level::Level,
-        predict::Choice,
+        predict::{
+            features::Features,
+            Choice,
+            Kind, //
+        },
         request::{
             record::Record,
             succession::Succession,
@@ -65,8 +69,10 @@ pub(crate) struct State {
     /// The GPU had other work above best-effort when the request was triggered.
     pub(super) waits_for_lc: bool,
     /// The predictions of the request that is not over, and of the one before it; kept while one of
-    /// them has a margin, which is all that is learned from it.
+    /// them has a margin or features, which is all that is learned from it.
     pub(super) choices: (Choice, Choice),
+    /// The features of both, as long as their predictions are kept.
+    pub(super) features: (Features, Features),
     /// The prediction of the key, for the next begin.
     pub(super) ahead: Option<Prediction>,
     /// Events that the statistics do not have yet.
@@ -92,6 +98,7 @@ impl State {
             phase: Phase::default(),
             waits_for_lc: false,
             choices: (Choice::default(), Choice::default()),
+            features: (Features::NONE, Features::NONE),
             ahead: None,
             uncounted: Uncounted::default(),
             holds: None,
@@ -116,10 +123,15 @@ impl State {
         self.uncounted.clear();
     }
 
-    /// A request is over that was predicted in this way.
-    pub(super) fn over(&mut self, record: &Record, choice: Choice) {
+    /// A request is over: the one that was not over (`LAST`), or the one before it. A constant, as that
+    /// costs a begin nothing.
+    pub(super) fn over<const LAST: bool>(&mut self, record: &Record) {
         if let (Some(took), Some((_, key))) = (record.preparation(), &self.key) {
-            key.learn(took, choice);
+            let (choice, features) = match LAST {
+                true => (self.choices.0, &self.features.0),
+                false => (self.choices.1, &self.features.1),
+            };
+            key.learn(took, choice, features);
         }
         if let Some(group) = &self.group {
             trace::request_end(
@@ -140,12 +152,12 @@ impl State {
     /// Works out an outcome that was left for later, and counts it.
     pub(super) fn catch_up(&mut self) {
         if let Some(record) = self.requests.catch_up() {
-            self.over(&record, self.choices.1);
+            self.over::<false>(&record);
         }
         self.count();
         // As the one before this is most likely to be asked for.
         if let Some(ahead) = self.ahead {
-            self.predict(ahead.choice);
+            self.predict(ahead.choice, None);
         }
     }
 
@@ -159,11 +171,30 @@ impl State {
 
     /// The time from begin at which the GPU shall be free; `None` if nothing is known.
     #[inline]
-    pub(super) fn predict(&mut self, choice: Choice) -> Option<Ns> {
+    pub(super) fn predict(&mut self, choice: Choice, features: Option<&Features>) -> Option<Ns> {
         let (_, key) = self.key.as_ref()?;
-        match &self.ahead {
-            Some(ahead) if ahead.choice == choice && key.predicts(ahead) => ahead.time,
+        match (&self.ahead, features) {
+            (Some(ahead), _) if ahead.choice == choice && key.predicts(ahead) => ahead.time,
+            (_, Some(features)) => key.predict_from(features, choice),
             _ => self.ahead.insert(key.predict(choice)).time,
+        }
+    }
+
+    /// True if nothing can be learned from features yet, for want of memory.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn lacks_room(&self) -> bool {
+        self.key.as_ref().is_some_and(|(_, key)| !key.has_room())
+    }
+
+    /// Keeps how the request that begins was predicted.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn keep(&mut self, choice: Choice, features: Option<&Features>) {
+        self.choices = (choice, self.choices.0);
+        if choice.kind == Kind::Features || self.choices.1.kind == Kind::Features {
+            let features = features.copied().unwrap_or_default();
+            self.features = (features, self.features.0);
         }
     }
 

@@ -67,12 +67,11 @@ enum Command {
     ///       network: {name: own, service_us: 900, kernels: 3}
     ///       arrival: {periodic: 20}
     ///       prepare_us: {uniform: {low: 50, high: 500}}
+    ///     - role: lc
+    ///       network: {name: llm, kernels: [{us: 40, share_permille: 400}, {us: 90, times: 4}]}
+    ///       arrival: {trace: {file: day.csv}}
     ///
-    /// Other arrivals: {gamma: {rate: 80, cv: 3}}: the gaps vary by three times their mean;
-    /// {on-off: {rate: 200, on_s: 0.5, off_s: 2}}: bursts of half a second, 2 s from one to the next.
-    ///
-    /// Other preparations: {bimodal: {low: 80, high: 400}}, {log-normal: {median: 200, sigma: 0.5}},
-    /// {drift: {from: 100, to: 400, seconds: 10}}, {step: {before: 150, after: 400, seconds: 15}}.
+    /// Documentation/workloads.rst tells of all arrivals, times, kernels, copies and traces.
     #[command(verbatim_doc_comment)]
     Run(RunArgs),
     /// Run workload B1 with the requests of this program, and with those of the runtime of CUDA.
@@ -387,16 +386,10 @@ fn client(args: &ClientArgs) -> Result<()> {
     };
     let checked = Workload::new("client", args.seconds, vec![spec.clone()])?;
     let gpu = Gpu::open(spec.network.name(), 1, args.class, None, None)?;
-    let mut device = Device::new(&gpu, 0, &spec);
-    device.warm_up(&spec, args.seed)?;
-    let schedule = Schedule::new(arrival, Duration::ZERO, args.seed);
-    let requests = device.serve(
-        &spec,
-        schedule,
-        args.seed,
-        Timestamp::now(),
-        checked.duration(),
-    )?;
+    let mut device = Device::new(&gpu, 0, &spec, args.seed);
+    device.warm_up()?;
+    let schedule = Schedule::new(&spec.arrival, Duration::ZERO, args.seed)?;
+    let requests = device.serve(schedule, Timestamp::now(), checked.duration())?;
     let latencies = Latencies::new(requests.iter().map(|request| request.latency()));
     let summary = latencies.summary();
     let mut out = io::stdout().lock();
@@ -434,6 +427,12 @@ fn workload(args: &RunArgs) -> Result<()> {
     )?;
     if let Some(seconds) = args.seconds {
         workload = workload.lasting(seconds)?;
+    }
+    if args.runtime {
+        let lc = workload.clients.iter().filter(|one| one.role == Role::Lc);
+        for client in lc {
+            crate::cuda::check(client)?;
+        }
     }
     if let Some(dir) = &args.out {
         std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use zernel_report::requests::{Request, Requests};
-use zernel_workload::{ClientSpec, Schedule};
+use zernel_workload::{ClientSpec, Next, Schedule};
 
 /// The needs of a client: a clock that starts with the run, and a GPU.
 pub trait Machine {
@@ -13,6 +13,8 @@ pub trait Machine {
     fn now(&mut self) -> Duration;
     /// Sleeps until that time since the start of the run.
     fn sleep_until(&mut self, time: Duration) -> Result<()>;
+    /// A request will be served next. Returns whether it took time to get ready for it.
+    fn expect(&mut self, next: &Next) -> Result<bool>;
     /// A request begins at `start`: tells ahead, if it does, that it will need the GPU. Returns when
     /// the preparation can begin.
     fn begin(&mut self, start: Duration) -> Result<Duration>;
@@ -46,6 +48,9 @@ pub fn serve(
             return Ok(requests);
         }
         requests.dropped += next.dropped;
+        if machine.expect(&next)? {
+            now = machine.now();
+        }
         if next.tick > now {
             machine.sleep_until(next.tick)?;
             now = machine.now();
@@ -53,6 +58,10 @@ pub fn serve(
         let start = now;
         let prepare = spec.prepare_us.sample(seed, next.number, start);
         now = request(prepare, machine, start)?;
+        if let Some(deadline) = next.traced.deadline {
+            requests.due += 1;
+            requests.missed += u64::from(now > next.tick + deadline);
+        }
         requests.push(Request {
             number: next.number,
             tick: next.tick,
@@ -85,6 +94,7 @@ mod tests {
     struct Ideal {
         spec: ClientSpec,
         now: Duration,
+        size: u64,
         log: Vec<&'static str>,
     }
 
@@ -93,13 +103,14 @@ mod tests {
             Self {
                 spec: ClientSpec::new(Role::Lc, network, arrival),
                 now: Duration::ZERO,
+                size: 0,
                 log: Vec::new(),
             }
         }
 
         fn serve(&mut self, until: Duration) -> Requests {
             let spec = self.spec.clone();
-            let schedule = Schedule::new(spec.arrival, Duration::ZERO, 1);
+            let schedule = Schedule::new(&spec.arrival, Duration::ZERO, 1).unwrap();
             let requests = Requests::for_run(&spec, until);
             serve(&spec, schedule, 1, self, until, requests).unwrap()
         }
@@ -122,6 +133,11 @@ mod tests {
             Ok(())
         }
 
+        fn expect(&mut self, next: &Next) -> Result<bool> {
+            self.size = next.traced.size;
+            Ok(false)
+        }
+
         fn begin(&mut self, start: Duration) -> Result<Duration> {
             Ok(start)
         }
@@ -133,7 +149,7 @@ mod tests {
         }
 
         fn copy_in(&mut self) -> Result<()> {
-            self.step("in", self.spec.copy_in())
+            self.step("in", self.spec.copy_in(self.size))
         }
 
         fn infer(&mut self) -> Result<()> {
@@ -141,7 +157,7 @@ mod tests {
         }
 
         fn copy_out(&mut self) -> Result<()> {
-            self.step("out", self.spec.copy_out())
+            self.step("out", self.spec.copy_out(self.size))
         }
 
         fn over(&mut self) -> Result<()> {
@@ -157,6 +173,25 @@ mod tests {
         assert_eq!(machine.log, ["prepare", "in", "infer", "out", "over"]);
         assert_eq!(requests.latency_ns, [1_490_000]);
         assert_eq!(requests.queued_ns, [0]);
+    }
+
+    #[test]
+    fn a_trace_is_served_with_its_sizes_and_deadlines() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.csv");
+        let text = "time_s,size,deadline_us\n0.001,1,1490\n0.010,1000,1490\n0.020,2,\n";
+        std::fs::write(&path, text).unwrap();
+        let arrival = Arrival::Trace(zernel_workload::Trace::new(&path));
+        let mut machine = Ideal::new(arrival, Network::Bert);
+        // A microsecond for each unit.
+        machine.spec.input.bytes_per_size = 25_000;
+        let requests = machine.serve(Duration::from_secs(1));
+        assert_eq!(requests.latency_ns, [1_491_000, 2_490_000, 1_492_000]);
+        assert_eq!((requests.due, requests.missed), (2, 2));
+        machine.spec.input.bytes_per_size = 0;
+        machine.now = Duration::ZERO;
+        let requests = machine.serve(Duration::from_secs(1));
+        assert_eq!((requests.due, requests.missed), (2, 0));
     }
 
     #[test]

@@ -15,7 +15,7 @@ use libzernel::{Timestamp, Zernel};
 use zernel_report::outcome::HintUse;
 use zernel_report::requests::Requests;
 use zernel_runtime::{Mode, Options, Request, Runtime, Spec};
-use zernel_workload::{ClientSpec, Schedule};
+use zernel_workload::{ClientSpec, Draw, Next, Piece, Schedule, Traced};
 
 use crate::client::{self, Machine};
 use crate::hint::{self, Hint};
@@ -80,14 +80,57 @@ enum Begin {
     Asking(Runtime),
 }
 
+/// A kernel of an inference.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Launch {
+    grid: Grid,
+    ns: u64,
+}
+
+/// The kernels of a request on a device with so many multiprocessors.
+fn launches(pieces: &[Piece], sms: u32) -> Vec<Launch> {
+    let each = pieces.iter().map(|piece| {
+        let launch = Launch {
+            grid: Grid {
+                blocks: (sms * BLOCKS_PER_SM * piece.share_permille / 1000).max(1),
+                threads: THREADS,
+            },
+            ns: (piece.time / piece.count).as_nanos() as u64,
+        };
+        std::iter::repeat_n(launch, piece.count as usize)
+    });
+    each.flatten().collect()
+}
+
+/// Checks that a program of CUDA can make the requests of a client.
+///
+/// # Errors
+///
+/// Its kernels lose the GPU at the end of blocks only, which none here can be told.
+pub fn check(spec: &ClientSpec) -> Result<()> {
+    let has_blocks = |piece: &Piece| piece.block.is_some();
+    ensure!(
+        !spec.pieces(&Draw::default()).iter().any(has_blocks),
+        "{} has kernels with the granularity block, which programs of CUDA cannot have here; leave \
+         --runtime out",
+        spec.network.name()
+    );
+    Ok(())
+}
+
 /// A client. Its fields end before its context.
 struct Program {
     request: Option<Request>,
     begin: Begin,
     kernel: Function,
-    kernels: u32,
-    grid: Grid,
-    ns: u64,
+    kernels: Vec<Launch>,
+    /// Multiprocessors of the device.
+    sms: u32,
+    spec: ClientSpec,
+    seed: u64,
+    /// The next request as a trace tells of it, and its arrival.
+    traced: Traced,
+    tick: Duration,
     copies: Copies,
     copy_in: Duration,
     copy_out: Duration,
@@ -101,13 +144,13 @@ struct Program {
 
 impl Program {
     /// On the first device; `asks`: with requests.
-    fn new(spec: &ClientSpec, asks: bool) -> Result<Self> {
+    fn new(spec: &ClientSpec, seed: u64, asks: bool) -> Result<Self> {
+        check(spec)?;
         let driver = Driver::open(Path::new(cuda::LIBRARY))?;
         let device = driver.devices()?.next().context("CUDA has no device")?;
         let own = driver.create_context(device)?;
         let module = driver.load(own.context(), KERNELS)?;
         let sms = driver.attribute(device, Attribute::Multiprocessors)? as u32;
-        let network = &spec.network;
         let begin = match asks {
             false => Begin::Alone(Calls::new(&driver, own.context(), &module)?),
             true => Begin::Asking(Runtime::attach(&Options::default().mode(Mode::Require))?),
@@ -116,15 +159,15 @@ impl Program {
             request: None,
             begin,
             kernel: sys::spin(&module, c"zernel_spin")?,
-            kernels: network.kernels(),
-            grid: Grid {
-                blocks: sms * BLOCKS_PER_SM * network.demand_permille() / 1000,
-                threads: THREADS,
-            },
-            ns: (network.service() / network.kernels()).as_nanos() as u64,
+            kernels: launches(&spec.pieces(&Draw::default()), sms),
+            sms,
+            spec: spec.clone(),
+            seed,
+            traced: Traced::default(),
+            tick: Duration::ZERO,
             copies: Copies::new(COPY)?,
-            copy_in: spec.copy_in(),
-            copy_out: spec.copy_out(),
+            copy_in: spec.copy_in(0),
+            copy_out: spec.copy_out(0),
             stream: driver.create_usual_stream(own.context())?,
             lane: driver.create_stream(own.context())?,
             own,
@@ -160,13 +203,32 @@ impl Machine for Program {
         sleep_until(self.start + time)
     }
 
+    fn expect(&mut self, next: &Next) -> Result<bool> {
+        (self.traced, self.tick) = (next.traced, next.tick);
+        if !self.spec.varies() {
+            return Ok(false);
+        }
+        let size = next.traced.size;
+        let pieces = self.spec.pieces(&Draw {
+            seed: self.seed,
+            number: next.number,
+            at: next.tick,
+            size,
+        });
+        self.kernels = launches(&pieces, self.sms);
+        self.copy_in = self.spec.copy_in(size);
+        self.copy_out = self.spec.copy_out(size);
+        Ok(true)
+    }
+
     fn begin(&mut self, start: Duration) -> Result<Duration> {
         match &mut self.begin {
             Begin::Alone(calls) => {
                 calls.make(&self.driver, self.own.context(), self.lane.stream())?;
             }
             Begin::Asking(runtime) => {
-                let request = runtime.begin(&Spec::new())?;
+                let late = start.saturating_sub(self.tick);
+                let request = runtime.begin(&told(&self.traced, late))?;
                 ensure!(request.idle().is_none(), "no request: {:?}", request.idle());
                 self.request = Some(request);
             }
@@ -187,8 +249,8 @@ impl Machine for Program {
     }
 
     fn infer(&mut self) -> Result<()> {
-        for number in 0..self.kernels {
-            sys::launch(&self.kernel, self.grid, self.stream(), self.ns)?;
+        for (number, kernel) in self.kernels.iter().enumerate() {
+            sys::launch(&self.kernel, kernel.grid, self.stream.stream(), kernel.ns)?;
             // From here on the GPU has work of this program when the holder ends.
             if let Some(request) = self.request.as_mut().filter(|_| number == 0) {
                 request.ready();
@@ -212,6 +274,15 @@ impl Machine for Program {
     }
 }
 
+/// A request that arrived `late` ago, with what a trace tells of it.
+fn told(traced: &Traced, late: Duration) -> Spec {
+    let spec = Spec::new().key(traced.key.unwrap_or(0));
+    match traced.deadline {
+        Some(deadline) => spec.slo(deadline.saturating_sub(late).max(hint::SHORTEST_SLO)),
+        None => spec,
+    }
+}
+
 /// Statistics of the compute TSG of this process on the software GPU.
 fn compute() -> Result<TsgStats> {
     let tsg = OwnTsg::for_compute()?.into_iter().next();
@@ -231,7 +302,7 @@ pub fn run(order: &Order) -> Result<()> {
     };
     take_class(order.class, order.weight)?;
     let spec = &client.spec;
-    let mut program = Program::new(spec, asks)?;
+    let mut program = Program::new(spec, client.seed, asks)?;
     // No measured request pays for first uses.
     let now = program.now();
     let prepare = spec.prepare_us.sample(client.seed, 0, Duration::ZERO);
@@ -244,7 +315,7 @@ pub fn run(order: &Order) -> Result<()> {
     let start = hear_start()?;
     let duration = Duration::from_nanos(order.duration_ns);
     let phase = Duration::from_nanos(client.phase_ns);
-    let schedule = Schedule::new(spec.arrival, phase, client.seed);
+    let schedule = Schedule::new(&spec.arrival, phase, client.seed)?;
     let requests = Requests::for_run(spec, duration);
     program.start = start;
     sleep_until(start)?;
@@ -270,4 +341,47 @@ pub fn run(order: &Order) -> Result<()> {
         holds_expired: 0,
         hints: uses.map(|(before, after)| after.since(&before)),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use zernel_workload::Workload;
+
+    fn client(kernels: &str) -> ClientSpec {
+        let text = format!(
+            "
+            name: mine
+            seconds: 1
+            clients:
+              - {{role: lc, network: {{name: mine, kernels: {kernels}}}, arrival: closed}}
+            "
+        );
+        Workload::from_yaml(&text).unwrap().clients[0].clone()
+    }
+
+    #[test]
+    fn kernels_of_a_list_have_their_times_and_shares() {
+        let spec = client("[{us: 9, times: 2, share_permille: 500}, {us: 4, share_permille: 1}]");
+        check(&spec).unwrap();
+        let launch = |blocks, ns| Launch {
+            grid: Grid {
+                blocks,
+                threads: THREADS,
+            },
+            ns,
+        };
+        let expected = [launch(10, 9_000), launch(10, 9_000), launch(1, 4_000)];
+        assert_eq!(launches(&spec.pieces(&Draw::default()), 10), expected);
+    }
+
+    #[test]
+    fn blocks_are_refused_by_name() {
+        let error = check(&client("[{us: 9}, {us: 9, granularity: {block: 2}}]")).unwrap_err();
+        let error = error.to_string();
+        assert!(
+            error.contains("mine has kernels with the granularity block"),
+            "{error}"
+        );
+    }
 }

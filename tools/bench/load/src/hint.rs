@@ -14,6 +14,7 @@ use libzernel::sim::{Condition, Context, Item, Sim, Status, Words};
 use libzernel::{tsg, Target, Timestamp, Zernel};
 use serde::{Deserialize, Serialize};
 use zernel_report::outcome::HintUse;
+use zernel_workload::Traced;
 
 /// Longest time that a holder keeps the GPU by itself: above the longest lease that is usual.
 const BOUND: Duration = Duration::from_millis(150);
@@ -29,6 +30,9 @@ const SLOTS: u32 = 64;
 
 /// Share of the GPU that a holder uses: one of about a hundred SMs.
 const DEMAND_PERMILLE: u32 = 10;
+
+/// The time that a request has left which arrived too long ago; none would be no deadline.
+pub const SHORTEST_SLO: Duration = Duration::from_nanos(1);
 
 /// The shortest kernel: the part of the holder that runs before it stores its word.
 const LEAST: Duration = Duration::from_micros(1);
@@ -141,6 +145,19 @@ pub struct Stream<'a> {
     trigger_at: Option<Timestamp>,
 }
 
+/// With what a trace tells of a request that arrived `late` ago.
+fn told(begin: Begin, traced: &Traced, late: Duration) -> Begin {
+    let begin = match traced.key {
+        Some(key) => begin.key(key),
+        None => begin,
+    };
+    match traced.deadline {
+        // One that is over already is a violation, too.
+        Some(deadline) => begin.slo(deadline.saturating_sub(late).max(SHORTEST_SLO)),
+        None => begin,
+    }
+}
+
 impl<'a> Stream<'a> {
     /// Of a channel of the context; `key` stands for the causes of its preparation time.
     pub fn new(hints: &'a Hints, channel: u32, key: u64) -> Self {
@@ -175,12 +192,13 @@ impl<'a> Stream<'a> {
         })
     }
 
-    /// Begins a request. Returns its number, and the items before its kernels in the stream: the
+    /// Begins a request that arrived `late` ago and of which a trace tells something. Returns its number, and the items before its kernels in the stream: the
     /// wait and the holder.
-    pub fn begin(&mut self) -> Result<(Number, [Item; 4])> {
+    pub fn begin(&mut self, traced: &Traced, late: Duration) -> Result<(Number, [Item; 4])> {
         match (&self.hints.kind, &self.begin) {
             (Kind::Request { slots, .. }, Some(begin)) => {
-                self.request = self.slot(slots)?.begin(begin)?.number;
+                let begin = told(*begin, traced, late);
+                self.request = self.slot(slots)?.begin(&begin)?.number;
             }
             (Kind::Constant { lead, .. }, _) => {
                 self.request = self.request.next();
@@ -257,5 +275,25 @@ impl Held {
             self.expired += u64::from(one.status == Status::HoldExpired);
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_of_a_trace_tells_its_key_and_the_rest_of_its_deadline() {
+        let begin = Begin::new(tsg::Id::new(7)).key(3);
+        let ms = Duration::from_millis;
+        assert_eq!(told(begin, &Traced::default(), ms(1)), begin);
+        let traced = Traced {
+            key: Some(9),
+            size: 4,
+            deadline: Some(ms(5)),
+        };
+        assert_eq!(told(begin, &traced, ms(2)), begin.key(9).slo(ms(3)));
+        let over = told(begin, &traced, ms(6));
+        assert_eq!(over, begin.key(9).slo(Duration::from_nanos(1)));
     }
 }

@@ -9,6 +9,7 @@ mod client;
 mod cuda;
 mod demo;
 mod hint;
+mod kernels;
 mod run;
 mod runtime;
 mod suite;

@@ -21,10 +21,11 @@ use rustix::time::ClockId;
 use serde::{Deserialize, Serialize};
 use zernel_report::outcome::HintUse;
 use zernel_report::requests::Requests;
-use zernel_workload::{ClientSpec, Role, Schedule};
+use zernel_workload::{ClientSpec, Draw, Next, Role, Schedule, Traced};
 
 use crate::client::{self, Machine};
 use crate::hint::{Held, Hint, Hints, Stream, DATA, WORDS};
+use crate::kernels::items;
 use crate::{cuda, sys};
 
 /// Longest time that one step of a request may take before the run is given up.
@@ -167,6 +168,11 @@ pub struct Device<'a> {
     gpu: &'a Gpu,
     channel: u32,
     stream: Option<Stream<'a>>,
+    spec: &'a ClientSpec,
+    seed: u64,
+    /// The next request as a trace tells of it, and its arrival.
+    traced: Traced,
+    tick: Duration,
     /// The kernels of an inference, behind their waits.
     inference: Vec<Item>,
     /// The request that it is at, and the last item of its inference.
@@ -180,30 +186,32 @@ pub struct Device<'a> {
 
 impl<'a> Device<'a> {
     /// For the client of a channel.
-    pub fn new(gpu: &'a Gpu, channel: u32, spec: &ClientSpec) -> Self {
-        let program = &spec.network;
-        let kernels = program.kernels();
-        let kernel = Item::work(program.service() / kernels);
-        let kernel = kernel.demand_permille(program.demand_permille());
+    pub fn new(gpu: &'a Gpu, channel: u32, spec: &'a ClientSpec, seed: u64) -> Self {
+        let mut inference = vec![Item::fence(); HEAD];
+        inference.extend(items(&spec.pieces(&Draw::default())));
         let hints = gpu.hints.as_ref();
         Self {
             gpu,
             channel,
             stream: hints.map(|hints| Stream::new(hints, channel, channel.into())),
-            inference: vec![kernel; HEAD + kernels as usize],
+            spec,
+            seed,
+            traced: Traced::default(),
+            tick: Duration::ZERO,
+            inference,
             request: Number::new(u32::MAX).expect("it is not 0"),
             last_item: 0,
-            copy_in: [Item::work(spec.copy_in())],
-            copy_out: [Item::work(spec.copy_out())],
-            copying: spec.copy_in(),
+            copy_in: [Item::work(spec.copy_in(0))],
+            copy_out: [Item::work(spec.copy_out(0))],
+            copying: spec.copy_in(0),
             start: Timestamp::now(),
         }
     }
 
     /// Serves one request ahead of the run, so that no measured one pays for first uses.
-    pub fn warm_up(&mut self, spec: &ClientSpec, seed: u64) -> Result<()> {
+    pub fn warm_up(&mut self) -> Result<()> {
         let now = self.now();
-        let prepare = spec.prepare_us.sample(seed, 0, Duration::ZERO);
+        let prepare = self.spec.prepare_us.sample(self.seed, 0, Duration::ZERO);
         client::request(prepare, self, now)?;
         self.over()
     }
@@ -211,12 +219,11 @@ impl<'a> Device<'a> {
     /// Sleeps until `start` and serves from then on for `duration`.
     pub fn serve(
         &mut self,
-        spec: &ClientSpec,
         schedule: Schedule,
-        seed: u64,
         start: Timestamp,
         duration: Duration,
     ) -> Result<Requests> {
+        let (spec, seed) = (self.spec, self.seed);
         self.start = start;
         let requests = Requests::for_run(spec, duration);
         sleep_until(start)?;
@@ -288,13 +295,34 @@ impl Machine for Device<'_> {
         sleep_until(self.start + time)
     }
 
+    fn expect(&mut self, next: &Next) -> Result<bool> {
+        (self.traced, self.tick) = (next.traced, next.tick);
+        if !self.spec.varies() {
+            return Ok(false);
+        }
+        let size = next.traced.size;
+        let pieces = self.spec.pieces(&Draw {
+            seed: self.seed,
+            number: next.number,
+            at: next.tick,
+            size,
+        });
+        self.inference.truncate(HEAD);
+        self.inference.extend(items(&pieces));
+        self.copying = self.spec.copy_in(size);
+        self.copy_in = [Item::work(self.copying)];
+        self.copy_out = [Item::work(self.spec.copy_out(size))];
+        Ok(true)
+    }
+
     fn begin(&mut self, start: Duration) -> Result<Duration> {
+        let late = start.saturating_sub(self.tick);
         let Some(stream) = &mut self.stream else {
             self.request = self.request.next();
             self.launch(None)?;
             return Ok(start);
         };
-        let (request, holder) = stream.begin()?;
+        let (request, holder) = stream.begin(&self.traced, late)?;
         // The time of the hint comes on top of the preparation.
         let begun = self.now();
         self.request = request;
@@ -369,10 +397,10 @@ pub fn run(order: &Order) -> Result<()> {
     let gpu = Gpu::open(label, channels, order.class, order.weight, order.hint)?;
     let mut devices: Vec<Device<'_>> = (0..)
         .zip(&order.clients)
-        .map(|(channel, client)| Device::new(&gpu, channel, &client.spec))
+        .map(|(channel, client)| Device::new(&gpu, channel, &client.spec, client.seed))
         .collect();
-    for (device, client) in devices.iter_mut().zip(&order.clients) {
-        device.warm_up(&client.spec, client.seed)?;
+    for device in &mut devices {
+        device.warm_up()?;
     }
     // Writing to the memory makes the kernel give it now, as for the requests.
     let mut each = vec![1; EACH];
@@ -387,10 +415,9 @@ pub fn run(order: &Order) -> Result<()> {
     let start = hear_start()?;
     let duration = Duration::from_nanos(order.duration_ns);
     let serve = |device: &mut Device<'_>, client: &ClientOrder| {
-        let (spec, seed) = (&client.spec, client.seed);
         let phase = Duration::from_nanos(client.phase_ns);
-        let schedule = Schedule::new(spec.arrival, phase, seed);
-        device.serve(spec, schedule, seed, start, duration)
+        let schedule = Schedule::new(&client.spec.arrival, phase, client.seed)?;
+        device.serve(schedule, start, duration)
     };
     let requests = match (devices.as_mut_slice(), order.clients.as_slice()) {
         ([device], [client]) => vec![serve(device, client)?],

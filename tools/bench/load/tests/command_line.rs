@@ -149,6 +149,26 @@ fn a_file_that_is_no_workload_is_named_and_not_printed() {
     ));
     run("name: mine\nseconds: 1\nclient: []\n")
         .stderr(predicate::str::contains("unknown field `client`"));
+    let traced = "name: mine\nseconds: 1\nclients:\n  - {role: lc, network: vgg, arrival: {trace: \
+                  {file: away.csv}}}\n";
+    run(traced).stderr(predicate::str::contains("away.csv: cannot be opened"));
+}
+
+#[test]
+fn programs_of_cuda_refuse_blocks() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let path = dir.path().join("mine");
+    let path = path.to_str().expect("its path is text");
+    let text = "name: mine\nseconds: 1\nclients:\n  - role: lc\n    arrival: closed\n    network: \
+                {name: own, kernels: [{us: 9, granularity: {block: 3}}]}\n";
+    fs::write(path, text).expect("a file");
+    zernel_load(&["run", path, "--runtime"])
+        .assert()
+        .code(1)
+        .stdout("")
+        .stderr(predicate::str::contains(
+            "own has kernels with the granularity block",
+        ));
 }
 
 #[test]

@@ -18,7 +18,7 @@ pub struct Gates {
     pub first: f64,
     /// The waits for all gates together.
     pub waits: f64,
-    /// Gates that were not open when the batch was first looked at, behind the first lookahead.
+    /// Gates that were not open when the batch was first looked at, behind the first two lookaheads.
     pub shut: u64,
     /// Gates that were looked at there.
     pub steady: u64,
@@ -48,7 +48,8 @@ pub async fn gates(run: &Run, compute: Duration) -> Result<Gates> {
         let Some(batch) = ahead.pop_front() else {
             break;
         };
-        if number >= run.ahead {
+        // All the first lookahead asks at once, and the first of the second one queue behind that.
+        if number >= 2 * run.ahead {
             gates.steady += 1;
             gates.shut += u64::from(!batch.batch().is_ready());
         }

@@ -165,7 +165,10 @@ impl Arriving {
             sum.square += rate * service * service;
             sum.besides += rate * (one.latency_alone().as_secs_f64() - service);
         }
-        let each = |value: f64| value / sum.rate;
+        let each = |value: f64| match sum.rate > 0.0 {
+            true => value / sum.rate,
+            false => 0.0,
+        };
         Self {
             rate: sum.rate,
             service: each(sum.service),
@@ -183,7 +186,8 @@ impl Arriving {
         }
     }
 
-    fn load(&self) -> f64 {
+    /// The share of the GPU that they need.
+    pub(crate) fn load(&self) -> f64 {
         self.rate * self.service
     }
 }
@@ -396,13 +400,7 @@ mod tests {
             prepare_us: Preparation::Constant(0),
             ..ClientSpec::new(
                 role,
-                Program::Own(Own {
-                    name: "own".to_owned(),
-                    service_us: service_us as u64,
-                    kernels: 1,
-                    demand_permille: 1_000,
-                    idempotent: false,
-                }),
+                Program::Own(Own::new("own", service_us as u64)),
                 Arrival::Poisson(rate),
             )
         };

@@ -13,9 +13,10 @@ use zernel_workload::{check_seconds, Deployment, Workload};
 use crate::deadlines::Deadlines;
 use crate::model::measures::{Ns, Us};
 use crate::model::preset::{OpCost, Preset};
-use crate::policies::{Name, Options};
+use crate::policies::{Estimator, Name, Options};
 use crate::policy;
 use crate::policy::deadline::Order;
+use crate::policy::predict::features::Memory;
 use crate::policy::predict::trigger::{Rule, Trigger};
 use crate::policy::predict::Kind as Predictor;
 use crate::policy::rotation::Discipline;
@@ -63,7 +64,8 @@ struct RunArgs {
     /// Policies to compare, separated by commas.
     #[arg(long, value_enum, value_delimiter = ',',
           default_values_t = [Name::Exclusive, Name::Default, Name::Classes, Name::Gpreempt,
-                              Name::Zernel])]
+                              Name::Zernel, Name::Suspend40, Name::Suspend100,
+                              Name::Suspend140, Name::Suspend5000, Name::Oracle, Name::Bound])]
     policy: Vec<Name>,
     #[command(flatten)]
     common: Common,
@@ -96,9 +98,10 @@ struct Common {
     /// Seed of the random numbers.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// The GPU: a100, h100, h200, l4 or rtx4090.
-    #[arg(long, default_value = "a100", value_parser = preset)]
-    gpu: &'static Preset,
+    /// The GPU: a100, h100, h200, l4 or rtx4090. Without it an a100; in sweep be-load one whose switch
+    /// takes 100 us.
+    #[arg(long, value_parser = preset)]
+    gpu: Option<&'static Preset>,
     /// Cost of the driver's operations, in percent of the published cost.
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(0..=10_000))]
     operation_percent: u64,
@@ -122,9 +125,16 @@ struct Common {
 #[derive(Debug, ClapArgs)]
 #[command(next_help_heading = "Policy zernel")]
 struct ZernelArgs {
-    /// Predictor of preparations: fixed, ema, holt or quantile.
+    /// Predictor of preparations: fixed, ema, holt, quantile or features.
     #[arg(long, default_value = "quantile", value_parser = predictor)]
     predictor: Predictor,
+    /// The way from features to a time, for predictor features.
+    #[arg(long, value_enum, default_value = "linear")]
+    estimator: Estimator,
+    /// The observations that the regression over features remembers.
+    #[arg(long, value_name = "N", default_value_t = Memory::DEFAULT.number(),
+          value_parser = clap::value_parser!(u32).range(16..=1_024))]
+    features_memory: u32,
     /// Subtract the classic adaptive margin from predictions; not for predictor quantile.
     #[arg(long)]
     margin: bool,
@@ -245,18 +255,21 @@ fn workload_name(text: &str) -> Result<String> {
 
 impl Common {
     fn load(&self, name: &str) -> Result<Workload> {
-        let workload = Workload::load(name, SEE)?;
+        self.lasting(Workload::load(name, SEE)?)
+    }
+
+    fn lasting(&self, workload: Workload) -> Result<Workload> {
         match self.seconds {
             Some(seconds) => workload.lasting(seconds),
             None => Ok(workload),
         }
     }
 
-    fn setting(&self) -> Setting {
+    fn setting(&self, usual: &'static Preset) -> Setting {
         let cost = |published: Ns| Ns(published.0 * self.operation_percent / 100);
         let published = OpCost::PUBLISHED;
         Setting {
-            preset: self.gpu,
+            preset: self.gpu.unwrap_or(usual),
             deployment: self.deployment,
             seed: self.seed,
             costs: OpCost {
@@ -275,6 +288,8 @@ impl Common {
         options.constants.switch = Us(self.gpreempt.switch_us);
         let zernel = &mut options.zernel;
         zernel.kind = self.zernel.predictor;
+        zernel.estimator = self.zernel.estimator;
+        zernel.memory = Memory::new(self.zernel.features_memory);
         zernel.margin = self.zernel.margin;
         zernel.early = self.zernel.early_cost;
         zernel.late = self.zernel.late_cost;
@@ -294,7 +309,13 @@ impl Common {
     }
 
     /// Prints the table, and writes the files.
-    fn report(&self, all: &[Ran], sweep: Option<Kind>, charts: Vec<(String, Chart)>) -> Result<()> {
+    fn report(
+        &self,
+        setting: &Setting,
+        all: &[Ran],
+        sweep: Option<Kind>,
+        charts: Vec<(String, Chart)>,
+    ) -> Result<()> {
         let parameter = sweep.map(Kind::parameter);
         let rows: Vec<Row> = all.iter().map(|ran| ran.row.clone()).collect();
         let mut out = io::stdout().lock();
@@ -306,7 +327,7 @@ impl Common {
                 .filter_map(|(_, chart)| chart.svg().transpose())
                 .collect::<Result<Vec<_>>>()?;
             let text = serde_json::to_string_pretty(&serde_json::json!({
-                "gpu": self.gpu.name,
+                "gpu": setting.preset.name,
                 "seed": self.seed,
                 "sweep": sweep.map(Kind::name),
                 "rows": rows,
@@ -340,7 +361,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
 }
 
 fn policies(args: &RunArgs) -> Result<()> {
-    let setting = args.common.setting();
+    let setting = args.common.setting(&Preset::A100);
     let options = args.common.options();
     let jobs = args
         .workload
@@ -360,14 +381,16 @@ fn policies(args: &RunArgs) -> Result<()> {
         .zip(all.chunks(each))
         .flat_map(|(job, part)| sweep::charts(part, &job.workload, &setting))
         .collect();
-    args.common.report(&all, None, charts)
+    args.common.report(&setting, &all, None, charts)
 }
 
 fn sweep(args: &SweepArgs) -> Result<()> {
     let kind = args.kind;
-    let setting = args.common.setting();
-    let name = args.workload.as_deref().unwrap_or(kind.workload());
-    let workload = args.common.load(name)?;
+    let setting = args.common.setting(kind.preset());
+    let workload = match &args.workload {
+        Some(name) => args.common.load(name)?,
+        None => args.common.lasting(kind.workload())?,
+    };
     let policies = match args.policy.is_empty() {
         true => kind.policies(),
         false => &args.policy,
@@ -385,7 +408,7 @@ fn sweep(args: &SweepArgs) -> Result<()> {
     );
     let chart = kind.chart(&all, &workload, &setting);
     let charts = vec![(format!("{}.svg", kind.name()), chart)];
-    args.common.report(&all, Some(kind), charts)
+    args.common.report(&setting, &all, Some(kind), charts)
 }
 
 fn list() -> Result<()> {

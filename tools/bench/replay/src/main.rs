@@ -38,6 +38,7 @@ mod policy {
 }
 #[cfg(test)]
 mod properties;
+mod queues;
 mod sim;
 mod sweep;
 mod table;

@@ -9,7 +9,7 @@ use zernel_report::recovery;
 use zernel_report::requests::{self, Requests};
 use zernel_workload::{Deployment, Role};
 
-use crate::world::Request;
+use crate::world::{nanos, Request};
 
 /// The time of the compute engine until the end of the run, in nanoseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -41,6 +41,15 @@ pub(crate) struct Served {
     pub(crate) in_time: u64,
 }
 
+/// Requests with a deadline.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Deadlines {
+    /// Those that were served.
+    pub(crate) due: u64,
+    /// Those of them whose result was late.
+    pub(crate) missed: u64,
+}
+
 impl Served {
     /// None yet.
     pub(crate) fn new(client: usize, role: Role) -> Self {
@@ -55,6 +64,11 @@ impl Served {
 
     /// A request that is done at `now`, of a run that ends at `end`.
     pub(crate) fn push(&mut self, request: &Request, now: u64, end: u64) {
+        if let Some(deadline) = request.traced.deadline {
+            self.requests.due += 1;
+            let late = now > request.tick.saturating_add(nanos(deadline));
+            self.requests.missed += u64::from(late);
+        }
         self.requests.push(requests::Request {
             number: request.number,
             tick: Duration::from_nanos(request.tick),
@@ -174,6 +188,15 @@ impl Outcome {
     pub(crate) fn rate(&self, role: Role) -> f64 {
         let done: u64 = self.of_role(role).map(|one| one.in_time).sum();
         done as f64 / self.seconds
+    }
+
+    /// Requests of a role that had a deadline.
+    pub(crate) fn deadlines(&self, role: Role) -> Deadlines {
+        self.of_role(role)
+            .fold(Deadlines::default(), |sum, one| Deadlines {
+                due: sum.due + one.requests.due,
+                missed: sum.missed + one.requests.missed,
+            })
     }
 
     /// Requests of a role that a newer one took the place of.

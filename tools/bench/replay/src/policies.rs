@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Policies: changes of the GPU when requests begin, are ready and are done.
 
+mod bound;
 mod gpreempt;
 mod oracle;
 mod reset;
 mod sequential;
 mod slices;
+mod suspend;
 mod zernel;
 
 use anyhow::Result;
 use zernel_workload::Workload;
 
 pub(crate) use self::gpreempt::Constants;
-use crate::world::{Launch, Operation, World};
+pub(crate) use self::zernel::estimate::Estimator;
+use crate::model::measures::Ns;
+use crate::world::{Launch, Operation, Setting, World};
 
 /// The addition to a client's stream at the begin of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +45,11 @@ pub(crate) trait Policy {
     /// The way in which inferences are given to the GPU.
     fn launch(&self) -> Launch {
         Launch::Whole
+    }
+
+    /// The setting in which it runs.
+    fn setting(&self, setting: Setting) -> Setting {
+        setting
     }
 
     /// Before the first request.
@@ -107,6 +116,20 @@ pub(crate) enum Name {
     Zernel,
     /// Knows when the data will be ready, to within an error.
     Oracle,
+    /// Knows arrivals, preparations and bursts, and tells the GPU at no cost which TSG is to run.
+    Bound,
+    /// Preempts best-effort work in 40 us, as a trap handler does; no hints.
+    #[value(name = "suspend-40")]
+    Suspend40,
+    /// The same in 100 us, as the end of a slice does.
+    #[value(name = "suspend-100")]
+    Suspend100,
+    /// The same in 140 us, as kernels that look for a flag do.
+    #[value(name = "suspend-140")]
+    Suspend140,
+    /// The same in 5 ms, as a wait for the kernels that were launched does.
+    #[value(name = "suspend-5000")]
+    Suspend5000,
 }
 
 /// The options of the policies.
@@ -147,6 +170,11 @@ impl Name {
             Self::Gpreempt => "gpreempt",
             Self::Zernel => "zernel",
             Self::Oracle => "oracle",
+            Self::Bound => "bound",
+            Self::Suspend40 => "suspend-40",
+            Self::Suspend100 => "suspend-100",
+            Self::Suspend140 => "suspend-140",
+            Self::Suspend5000 => "suspend-5000",
         }
     }
 
@@ -162,6 +190,15 @@ impl Name {
             Self::Gpreempt => Box::new(gpreempt::Gpreempt::new(options.constants)),
             Self::Zernel => Box::new(zernel::Zernel::new(options.zernel)),
             Self::Oracle => Box::new(oracle::Oracle::new(options.error_us, options.seed)),
+            Self::Bound => Box::new(bound::Bound::default()),
+            Self::Suspend40 => suspend(40),
+            Self::Suspend100 => suspend(100),
+            Self::Suspend140 => suspend(140),
+            Self::Suspend5000 => suspend(5_000),
         }
     }
+}
+
+fn suspend(latency_us: u64) -> Box<dyn Policy> {
+    Box::new(suspend::Suspend::new(Ns(latency_us * 1_000)))
 }

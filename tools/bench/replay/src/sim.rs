@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use zernel_workload::{Role, Workload};
+use zernel_workload::{Draw, Role, Workload};
 
 use crate::machine::{Ended, Kind};
 use crate::outcome::{Engine, Outcome, Served};
@@ -19,6 +19,7 @@ pub(crate) fn run(
     policy: Box<dyn Policy>,
 ) -> Result<Outcome> {
     policy.accepts(workload)?;
+    let setting = policy.setting(setting);
     let world = World::new(workload, setting, policy.launch(), policy.lc_only())?;
     let end = nanos(workload.duration());
     let served = world
@@ -125,6 +126,7 @@ impl Run {
         one.stage = Stage::Waiting;
         one.request.tick = tick;
         one.request.number = next.number;
+        one.request.traced = next.traced;
         self.served[client].requests.dropped += next.dropped;
         if tick > now {
             self.world.at(tick, Event::Tick(client));
@@ -146,6 +148,14 @@ impl Run {
         request.prepare = prepare;
         request.kernels_done = 0;
         request.held = 0;
+        if one.pieces.is_empty() || one.spec.varies() {
+            one.pieces = one.spec.pieces(&Draw {
+                seed,
+                number: request.number,
+                at: Duration::from_nanos(request.tick),
+                size: request.traced.size,
+            });
+        }
         one.stage = Stage::Preparing;
         one.begun = one.begun.wrapping_add(1);
         one.holder = false;

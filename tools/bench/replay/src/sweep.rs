@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Several simulations beside each other: policies of a workload, and the effect of a parameter.
 
+mod frontier;
+mod load;
+
 use anyhow::{Context, Result};
 use rayon::prelude::*;
 use zernel_report::chart::{distribution, distributions, Axis, Chart, Mark, Series};
 use zernel_report::palette;
 use zernel_workload::{Arrival, Preparation, Published, Role, Workload};
 
+pub(crate) use self::load::Load;
 use crate::bound::{at_random, loaded, Priorities, Queue};
 use crate::model::measures::Us;
+use crate::model::preset::Preset;
 use crate::policies::{Name, Options};
 use crate::policy::level::Level;
 use crate::sim;
@@ -17,29 +22,6 @@ use crate::world::Setting;
 
 /// Points of a distribution that are drawn.
 const POINTS: usize = 1_500;
-
-/// The cost of being late for each cost of being early, and the reverse: zernel's sweep of a
-/// frontier.
-const LATE_COSTS: [u32; 29] = [
-    0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 19, 23, 28, 34, 41, 49, 58, 67, 76, 86, 99, 149,
-    199, 299, 999,
-];
-const BETWEEN: [(u32, u32); 8] = [
-    (9, 10),
-    (4, 5),
-    (3, 4),
-    (2, 3),
-    (3, 5),
-    (4, 7),
-    (2, 5),
-    (2, 7),
-];
-const EARLY_COSTS: [u32; 10] = [2, 3, 4, 6, 9, 14, 24, 49, 99, 999];
-
-/// GPreempt's constants of a frontier, in microseconds.
-const PREPARATIONS_US: std::ops::RangeInclusive<u32> = 0..=500;
-const SWITCHES_US: std::ops::RangeInclusive<u32> = 50..=200;
-const STEP_US: usize = 25;
 
 /// Best-effort rates of [`Kind::BeRate`], in percent of those of the workload.
 const BE_PERCENT: [f64; 6] = [2.5, 5.0, 10.0, 15.0, 20.0, 25.0];
@@ -114,8 +96,10 @@ pub(crate) enum Kind {
     Error,
     /// The cost of being early against being late, and GPreempt's two constants.
     Frontier,
-    /// The rate of best-effort requests, which arrive at random.
+    /// The rate of best-effort requests, which arrive at random: their response.
     BeRate,
+    /// The same from none to more than there is time for: the response of latency-critical ones.
+    BeLoad,
 }
 
 impl Kind {
@@ -127,27 +111,51 @@ impl Kind {
             Self::Error => "error",
             Self::Frontier => "frontier",
             Self::BeRate => "be-rate",
+            Self::BeLoad => "be-load",
         }
     }
 
     /// The workload that it changes unless another one is named.
-    pub(crate) const fn workload(self) -> &'static str {
-        match self {
+    pub(crate) fn workload(self) -> Workload {
+        let name = match self {
             Self::Prep | Self::Error => "B1",
             Self::Rate => "B0",
             Self::Frontier => "J-uniform",
             Self::BeRate => "E",
+            Self::BeLoad => return Load::workload(),
+        };
+        Workload::built_in(name).expect("each is built in, as every sweep is tested")
+    }
+
+    /// The GPU that it is about unless another one is named.
+    pub(crate) const fn preset(self) -> &'static Preset {
+        match self {
+            Self::BeLoad => &Load::PRESET,
+            _ => &Preset::A100,
         }
     }
 
     /// The policies that it compares unless others are named.
     pub(crate) const fn policies(self) -> &'static [Name] {
         match self {
-            Self::Prep => &[Name::Classes, Name::Gpreempt, Name::Zernel],
-            Self::Rate => &[Name::Default, Name::Classes, Name::Gpreempt, Name::Zernel],
+            Self::Prep | Self::BeRate => &[
+                Name::Classes,
+                Name::Gpreempt,
+                Name::Zernel,
+                Name::Oracle,
+                Name::Bound,
+            ],
+            Self::Rate => &[
+                Name::Default,
+                Name::Classes,
+                Name::Gpreempt,
+                Name::Zernel,
+                Name::Oracle,
+                Name::Bound,
+            ],
             Self::Error => &[Name::Oracle],
-            Self::Frontier => &[Name::Gpreempt, Name::Zernel],
-            Self::BeRate => &[Name::Classes, Name::Gpreempt, Name::Zernel],
+            Self::Frontier => &[Name::Gpreempt, Name::Zernel, Name::Oracle, Name::Bound],
+            Self::BeLoad => &Load::POLICIES,
         }
     }
 
@@ -159,6 +167,7 @@ impl Kind {
             Self::Error => "error\nµs",
             Self::Frontier => "late : early\nor lead µs",
             Self::BeRate => "BE rate\n%",
+            Self::BeLoad => "BE\narrive/s",
         }
     }
 
@@ -205,7 +214,14 @@ impl Kind {
                     policies: with(options),
                 })
                 .collect(),
-            Self::Frontier => frontier(workload, policies, options),
+            Self::BeLoad => Load::steps(workload)
+                .map(|(rate, workload)| Job {
+                    parameter: Some(rate),
+                    workload,
+                    policies: with(options),
+                })
+                .collect(),
+            Self::Frontier => frontier::jobs(workload, policies, options),
         }
     }
 
@@ -254,6 +270,18 @@ impl Kind {
                     series
                 },
             },
+            Self::BeLoad => Chart {
+                title: title("LC latency against the rate of BE requests"),
+                x: Axis::linear("BE requests/s that arrive"),
+                y: Axis::logarithmic("LC latency from the arrival, p99, ms", 0.1),
+                series: {
+                    let y = |ran: &Ran| ran.row.lc_with_queue.p99_ns as f64 / 1e6;
+                    let mut series = by_policy(all, parameter, y);
+                    let switch = setting.preset.switch_cost().0 as f64 * 2.0 / 1e9;
+                    series.extend(Load::curves(workload, switch));
+                    series
+                },
+            },
             Self::Error => Chart {
                 title: title("Sensitivity to the error of a prediction"),
                 x: Axis::linear("standard deviation of the error, µs"),
@@ -295,47 +323,6 @@ impl Kind {
             },
         }
     }
-}
-
-/// zernel with one ratio of its costs after the other, GPreempt with its constants.
-fn frontier(workload: &Workload, policies: &[Name], options: Options) -> Vec<Job> {
-    let of = |policy: Name| policies.iter().find(|&&one| one == policy).copied();
-    let job = |policy, parameter, options| Job {
-        parameter: Some(parameter),
-        workload: workload.clone(),
-        policies: vec![(policy, options)],
-    };
-    let early = EARLY_COSTS.into_iter().rev().map(|early| (early, 1));
-    let late = LATE_COSTS.into_iter().map(|late| (1, late));
-    let ratios = early.chain(late).chain(BETWEEN);
-    let zernel = of(Name::Zernel).into_iter().flat_map(|policy| {
-        ratios.clone().map(move |(early, late)| {
-            let mut options = options;
-            (options.zernel.early, options.zernel.late) = (early, late);
-            job(policy, f64::from(late) / f64::from(early), options)
-        })
-    });
-    // Only the difference of the constants matters, so that each is simulated once.
-    let pairs = PREPARATIONS_US.step_by(STEP_US).flat_map(|preparation| {
-        let switches = SWITCHES_US.step_by(STEP_US);
-        switches.map(move |switch| preparation.saturating_sub(switch))
-    });
-    let mut leads: Vec<u32> = pairs.collect();
-    leads.sort_unstable();
-    leads.dedup();
-    let gpreempt = of(Name::Gpreempt).into_iter().flat_map(|policy| {
-        leads.iter().map(move |&lead| {
-            let mut options = options;
-            options.constants.preparation = Us(lead);
-            options.constants.switch = Us(0);
-            job(policy, f64::from(lead), options)
-        })
-    });
-    let mut jobs: Vec<Job> = zernel.collect();
-    let rank = |job: &Job| job.parameter.unwrap_or(0.0);
-    jobs.sort_by(|a, b| rank(a).total_cmp(&rank(b)));
-    jobs.extend(gpreempt);
-    jobs
 }
 
 fn by_policy(all: &[Ran], x: impl Fn(&Ran) -> f64, y: impl Fn(&Ran) -> f64) -> Vec<Series> {

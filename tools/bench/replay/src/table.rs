@@ -7,7 +7,7 @@ use zernel_report::recovery::Recovery;
 use zernel_workload::{Deployment, Role, Workload};
 
 use crate::deadlines::Missed;
-use crate::outcome::{Outcome, Summary};
+use crate::outcome::{Deadlines, Outcome, Summary};
 use crate::world::nanos;
 
 /// One simulation's figures.
@@ -35,6 +35,8 @@ pub(crate) struct Row {
     pub(crate) lc_rate: f64,
     /// Latency-critical requests dropped.
     pub(crate) lc_dropped: u64,
+    /// Latency-critical requests with a deadline.
+    pub(crate) lc_deadlines: Deadlines,
     /// Best-effort requests per second.
     pub(crate) be_rate: f64,
     /// Best-effort requests dropped.
@@ -65,6 +67,8 @@ pub(crate) struct Row {
     pub(crate) missed: Option<Missed>,
     /// The recovery from a change of the preparation, if there was one.
     pub(crate) recovery: Option<Recovery>,
+    /// Its figures as the cells of a table.
+    pub(crate) cells: Vec<String>,
 }
 
 impl Row {
@@ -78,7 +82,7 @@ impl Row {
         let lc = Summary::of(&mut outcome.latencies(Role::Lc));
         let alone_mean = Summary::of(&mut alone.latencies(Role::Lc)).mean_ns;
         let percent = |ns: u64| 100.0 * ns as f64 / (outcome.seconds * 1e9);
-        Self {
+        let mut row = Self {
             workload: outcome.workload.clone(),
             parameter,
             policy: outcome.policy.clone(),
@@ -90,6 +94,7 @@ impl Row {
             lc_added: Summary::of(&mut outcome.added(alone)),
             lc_rate: outcome.rate(Role::Lc),
             lc_dropped: outcome.dropped(Role::Lc),
+            lc_deadlines: outcome.deadlines(Role::Lc),
             be_rate: outcome.rate(Role::Be),
             be_dropped: outcome.dropped(Role::Be),
             be_percent: 100.0 * outcome.be_share,
@@ -109,7 +114,10 @@ impl Row {
             recovery: workload
                 .change()
                 .and_then(|change| outcome.recovery(alone, nanos(change))),
-        }
+            cells: Vec::new(),
+        };
+        row.cells = row.figures().cells().to_vec();
+        row
     }
 
     /// Its figures beside others.
@@ -155,7 +163,7 @@ pub(crate) fn render(rows: &[Row], parameter: Option<&str>) -> String {
             let value = row.parameter.map(|value| value.to_string());
             cells.push(value.unwrap_or_default());
         }
-        cells.extend(row.figures().cells());
+        cells.extend(row.cells.iter().cloned());
         if shown {
             let cell = |value: Option<f64>| value.map_or("-".to_owned(), |value| value.to_string());
             cells.extend(row.published.map(cell));
@@ -167,5 +175,19 @@ pub(crate) fn render(rows: &[Row], parameter: Option<&str>) -> String {
         }
         table.add(cells);
     }
-    table.to_string()
+    table.to_string() + &deadlines(rows)
+}
+
+/// A line for each run whose latency-critical requests have deadlines.
+fn deadlines(rows: &[Row]) -> String {
+    let with = rows.iter().filter(|row| row.lc_deadlines.due > 0);
+    let line = |row: &Row| {
+        let Deadlines { due, missed } = row.lc_deadlines;
+        let share = 100.0 * missed as f64 / due as f64;
+        format!(
+            "{}, {}: {missed} of {due} LC requests were later than their deadline ({share:.2} %)\n",
+            row.workload, row.policy
+        )
+    };
+    with.map(line).collect()
 }

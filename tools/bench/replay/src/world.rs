@@ -116,9 +116,10 @@ impl World {
                 channel,
                 stage: Stage::Waiting,
                 request: Request::default(),
+                pieces: Vec::new(),
                 begun: 0,
                 holder: false,
-                schedule: Schedule::new(spec.arrival, phase, seed),
+                schedule: Schedule::new(&spec.arrival, phase, seed)?,
             });
         }
         ensure!(
@@ -162,6 +163,13 @@ impl World {
             .map_err(|(error, _)| anyhow!("the GPU has no room for a TSG: {error:?}"))
     }
 
+    /// The features that a client tells of its request.
+    pub(crate) fn features(&self, client: usize) -> Vec<i64> {
+        let one = &self.clients[client];
+        let seed = self.setting.seed.wrapping_add(one.number as u64);
+        one.spec.prepare_us.features(seed, one.request.number)
+    }
+
     /// Adds an event.
     pub(crate) fn at(&mut self, time: u64, event: Event) {
         self.pushed += 1;
@@ -202,8 +210,8 @@ impl World {
     pub(crate) fn copy(&mut self, client: usize, kind: Kind) {
         let one = &self.clients[client];
         let time = match kind {
-            Kind::CopyIn => one.spec.copy_in(),
-            _ => one.spec.copy_out(),
+            Kind::CopyIn => one.spec.copy_in(one.request.traced.size),
+            _ => one.spec.copy_out(one.request.traced.size),
         };
         let work = Work::Run {
             alone: Ns(nanos(time)),
@@ -246,30 +254,47 @@ impl World {
     /// Submits the kernels of a client's request that are not done.
     pub(crate) fn launch(&mut self, client: usize) {
         let one = &self.clients[client];
-        let program = &one.spec.network;
-        let (service, kernels) = (nanos(program.service()), program.kernels());
-        let demand = Permille(program.demand_permille());
-        let each = service / u64::from(kernels);
-        let work = |alone, granularity| Work::Run {
-            alone: Ns(alone),
-            demand,
-            granularity,
-        };
-        let whole = |granularity| vec![order(client, Kind::LastKernel, work(service, granularity))];
-        let orders = match self.launch {
-            Launch::Blocks if one.spec.role == Role::Be => whole(Granularity::Block(Ns(each))),
-            Launch::Kernels => {
-                let last = kernels - 1;
-                (one.request.kernels_done..kernels)
-                    .map(|kernel| match kernel == last {
-                        false => (Kind::Kernel, each),
-                        true => (Kind::LastKernel, service - each * u64::from(last)),
-                    })
-                    .map(|(kind, time)| order(client, kind, work(time, Granularity::Instruction)))
-                    .collect()
+        let blocks = self.launch == Launch::Blocks && one.spec.role == Role::Be;
+        let mut parts = Vec::new();
+        for piece in &one.pieces {
+            let (all, count) = (nanos(piece.time), piece.count);
+            let each = all / u64::from(count);
+            let block = piece.block.map(nanos);
+            let block = match blocks {
+                true => Some(block.unwrap_or(each)),
+                false => block,
+            };
+            let granularity = match block {
+                None => Granularity::Instruction,
+                Some(block) => Granularity::Block(Ns(block.min(each))),
+            };
+            let demand = Permille(piece.share_permille);
+            let part = |alone| Work::Run {
+                alone: Ns(alone),
+                demand,
+                granularity,
+            };
+            if self.launch == Launch::Kernels {
+                let rest = all - each * u64::from(count - 1);
+                parts.extend((1..count).map(|_| part(each)));
+                parts.push(part(rest));
+            } else {
+                parts.push(part(all));
             }
-            Launch::Whole | Launch::Blocks => whole(Granularity::Instruction),
+        }
+        let last = parts.len().saturating_sub(1);
+        let done = match self.launch {
+            Launch::Kernels => one.request.kernels_done as usize,
+            Launch::Whole | Launch::Blocks => 0,
         };
+        let orders: Vec<Order> = (0..)
+            .zip(parts)
+            .skip(done)
+            .map(|(at, work)| match at == last {
+                false => order(client, Kind::Kernel, work),
+                true => order(client, Kind::LastKernel, work),
+            })
+            .collect();
         let (tsg, channel) = (self.groups[one.group].compute, one.channel);
         self.submit(tsg, channel, &orders);
     }
@@ -302,6 +327,18 @@ impl World {
     pub(crate) fn release(&mut self, client: usize, number: u32) {
         let (group, channel) = self.place(client);
         self.store(group, release_word(channel), number);
+    }
+
+    /// Stores a number to the word that a client's stream waits for, as if the GPU saw it at once.
+    pub(crate) fn trigger_at_once(&mut self, client: usize, number: u32) {
+        let (group, channel) = self.place(client);
+        self.stored(group, trigger_word(channel), number);
+    }
+
+    /// The same of the word that ends its holder.
+    pub(crate) fn release_at_once(&mut self, client: usize, number: u32) {
+        let (group, channel) = self.place(client);
+        self.stored(group, release_word(channel), number);
     }
 
     fn place(&self, client: usize) -> (usize, u32) {

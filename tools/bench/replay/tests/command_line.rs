@@ -141,7 +141,7 @@ fn a_file_that_is_no_workload_points_to_this_programs_help() {
 #[test]
 fn every_sweep_has_a_table_and_a_plot() {
     let dir = tempfile::tempdir().expect("a temporary folder");
-    for kind in ["prep", "rate", "be-rate", "error", "frontier"] {
+    for kind in ["prep", "rate", "be-rate", "be-load", "error", "frontier"] {
         let path = dir.path().to_str().expect("its path is text");
         replay(&["sweep", kind, "--seconds", "1", "--plots", path])
             .assert()
@@ -154,6 +154,6 @@ fn every_sweep_has_a_table_and_a_plot() {
 fn every_built_in_workload_is_listed() {
     let list = replay(&["list"]).assert().code(0);
     let text = String::from_utf8_lossy(&list.get_output().stdout).into_owned();
-    assert_eq!(text.lines().count(), 17);
+    assert_eq!(text.lines().count(), 21);
     assert!(text.contains("J-step"));
 }

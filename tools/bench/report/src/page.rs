@@ -130,7 +130,9 @@ pub fn write(dir: &Path) -> Result<Written> {
         .with_context(|| format!("cannot write {}", path.display()))?;
     Ok(Written {
         files: vec![html, path],
-        table: table(&lines) + &training::tables(&trainings) + &queues::tables(&beside_queues),
+        table: table(&lines, &replays)
+            + &training::tables(&trainings)
+            + &queues::tables(&beside_queues),
         verdicts,
     })
 }
@@ -196,6 +198,9 @@ fn replay_text(line: &Line) -> Option<String> {
 /// Columns before the figures: the workload and the mode.
 const BEFORE: usize = 2;
 
+/// Columns behind them.
+const AFTER: usize = 2;
+
 /// Names of the columns of a line.
 fn head() -> Vec<String> {
     let before = ["workload", "mode"];
@@ -230,16 +235,55 @@ fn cells(line: &Line) -> Vec<String> {
     cells
 }
 
+/// A row of a table: a run, or a replay beside it of a policy that no run has.
+struct Shown<'a> {
+    /// The run, or the last one of the same workload.
+    line: &'a Line,
+    cells: Vec<String>,
+    is_run: bool,
+}
+
+/// The rows of these lines, with the replays behind the runs of each workload.
+fn shown<'a>(lines: &[&'a Line], replays: &Replays) -> Vec<Shown<'a>> {
+    let same = |a: &&Line, b: &&Line| {
+        let of = |line: &Line| (line.section, line.deployment, line.parameter);
+        of(a) == of(b) && a.row.workload == b.row.workload
+    };
+    let mut rows = Vec::new();
+    for runs in lines.chunk_by(same) {
+        rows.extend(runs.iter().map(|&line| Shown {
+            line,
+            cells: cells(line),
+            is_run: true,
+        }));
+        let Some(&line) = runs.last() else {
+            continue;
+        };
+        for other in replays.others(line) {
+            let mut cells = vec![other.workload.clone(), format!("{} (replay)", other.policy)];
+            cells.extend(other.cells.iter().cloned());
+            cells.resize(BEFORE + COLUMNS + AFTER, "-".to_owned());
+            rows.push(Shown {
+                line,
+                cells,
+                is_run: false,
+            });
+        }
+    }
+    rows
+}
+
 /// The table for a terminal.
-fn table(lines: &[Line]) -> String {
+fn table(lines: &[Line], replays: &Replays) -> String {
     let mut table = Table::new(head(), BEFORE..BEFORE + COLUMNS);
     let mut section = None;
-    for line in lines {
+    let lines: Vec<&Line> = lines.iter().collect();
+    for Shown { line, cells, .. } in shown(&lines, replays) {
         if section != Some((line.section, line.deployment)) {
             section = Some((line.section, line.deployment));
             table.add([heading(line.section).to_uppercase()]);
         }
-        table.add(cells(line));
+        table.add(cells);
     }
     table.to_string()
 }
@@ -289,6 +333,12 @@ mod tests {
         }, {
             "workload": "C", "policy": "default", "deployment": "per-client", "parameter": null,
             "lc": {"mean_ns": 9_000_000.0}, "be_rate": 1.0,
+        }, {
+            "workload": "C", "policy": "bound", "deployment": "per-client", "parameter": null,
+            "lc": {"mean_ns": 2_000_000.0}, "be_rate": 1.0, "cells": ["2.000", "-7.5"],
+        }, {
+            "workload": "C", "policy": "bound", "deployment": "published", "parameter": null,
+            "lc": {"mean_ns": 2_000_000.0}, "be_rate": 1.0, "cells": ["3.000"],
         }]});
         fs::write(dir.path().join("replay-x.json"), replay.to_string()).unwrap();
         let training = testdata::training(training::Plan::FIXED);
@@ -315,6 +365,10 @@ mod tests {
         assert!(written.table.contains("WORKLOADS"), "{}", written.table);
         let page = fs::read_to_string(&written.files[0]).unwrap();
         assert!(page.contains("<svg ") && page.contains("4.02 ms"));
+        for text in [&page, &written.table] {
+            assert_eq!(text.matches("bound (replay)").count(), 1);
+            assert!(text.contains("-7.5"));
+        }
         for outside in ["src=", "href=", "@import", "url("] {
             assert!(!page.contains(outside), "{outside}");
         }

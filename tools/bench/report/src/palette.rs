@@ -29,6 +29,8 @@ pub const ORANGE: RGBColor = RGBColor(230, 159, 0);
 pub const VERMILION: RGBColor = RGBColor(213, 94, 0);
 /// Of what has no colour of its own.
 pub const PURPLE: RGBColor = RGBColor(204, 121, 167);
+/// Of the possible; not one of the eight, and darker than all but the ink.
+pub const BROWN: RGBColor = RGBColor(112, 66, 32);
 /// Of an idle GPU.
 pub const IDLE: RGBColor = RGBColor(205, 205, 205);
 
@@ -41,7 +43,11 @@ pub fn of_policy(name: &str) -> RGBColor {
         "gpreempt" => GREEN,
         "zernel" => BLUE,
         "oracle" => SKY,
-        "block" => PURPLE,
+        "block" | "suspend-5000" => PURPLE,
+        "suspend-140" => shade(PURPLE, 1, 4),
+        "suspend-100" => shade(PURPLE, 2, 4),
+        "suspend-40" => shade(PURPLE, 3, 4),
+        "bound" => BROWN,
         _ => FAINT_INK,
     }
 }

@@ -37,6 +37,12 @@ impl Request {
 pub struct Requests {
     /// Requests that a newer one took the place of.
     pub dropped: u64,
+    /// Requests that were served and had a deadline.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub due: u64,
+    /// Those of them whose result was later than that.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub missed: u64,
     /// Arrivals before each, served or not.
     pub number: Vec<u64>,
     /// Nanoseconds from the start of the run to the start of the preparation.
@@ -45,6 +51,10 @@ pub struct Requests {
     pub queued_ns: Vec<u64>,
     /// Nanoseconds from the start of the preparation to the result.
     pub latency_ns: Vec<u64>,
+}
+
+fn is_none(count: &u64) -> bool {
+    *count == 0
 }
 
 impl Requests {
@@ -61,6 +71,8 @@ impl Requests {
         };
         Self {
             dropped: 0,
+            due: 0,
+            missed: 0,
             number: column(),
             start_ns: column(),
             queued_ns: column(),

@@ -41,6 +41,8 @@ pub(crate) fn outcome(name: &str, mode: Mode) -> Outcome {
             let step = workload.seconds * 1e9 / count as f64;
             let requests = Requests {
                 dropped: 3,
+                due: 0,
+                missed: 0,
                 number: (0..count).collect(),
                 start_ns: (0..count).map(|i| (i as f64 * step) as u64).collect(),
                 queued_ns: vec![0; count as usize],

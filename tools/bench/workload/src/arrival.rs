@@ -6,11 +6,13 @@ use std::fmt;
 use anyhow::{ensure, Result};
 use serde::{Deserialize, Serialize};
 
+use crate::trace::Trace;
+
 /// When requests arrive.
 ///
 /// In a workload file: `closed`, `{periodic: 100}`, `{poisson: 100}`, `{gamma: {rate: 100, cv: 3}}`
-/// or `{on-off: {rate: 100, on_s: 0.5, off_s: 2}}`.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+/// `{on-off: {rate: 100, on_s: 0.5, off_s: 2}}` or `{trace: {file: burst.csv}}`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Arrival {
     /// The next as soon as the last is done.
@@ -24,6 +26,8 @@ pub enum Arrival {
     /// In bursts: at random for a time, and not at all for another (a Markov-modulated Poisson
     /// process of two states).
     OnOff(OnOff),
+    /// When a file tells.
+    Trace(Trace),
 }
 
 /// Gaps with a gamma distribution.
@@ -49,11 +53,13 @@ pub struct OnOff {
 }
 
 impl Arrival {
-    /// Requests per second on average; `None`: as many as are served.
-    pub fn rate(self) -> Option<f64> {
+    /// Requests per second on average; `None`: as many as are served, or a trace that has not been
+    /// read.
+    pub fn rate(&self) -> Option<f64> {
         match self {
             Self::Closed => None,
-            Self::Periodic(rate) | Self::Poisson(rate) => Some(rate),
+            Self::Trace(trace) => trace.rate(),
+            &(Self::Periodic(rate) | Self::Poisson(rate)) => Some(rate),
             Self::Gamma(gamma) => Some(gamma.rate),
             Self::OnOff(OnOff { rate, on_s, off_s }) => Some(rate * on_s / (on_s + off_s)),
         }
@@ -64,11 +70,12 @@ impl Arrival {
     /// # Errors
     ///
     /// A sentence that names the value and its range.
-    pub fn check(self) -> Result<()> {
+    pub fn check(&self) -> Result<()> {
         match self {
             Self::Closed => Ok(()),
-            Self::Periodic(rate) | Self::Poisson(rate) => check_rate(rate),
-            Self::Gamma(Gamma { rate, cv }) => {
+            Self::Trace(trace) => trace.check(),
+            &(Self::Periodic(rate) | Self::Poisson(rate)) => check_rate(rate),
+            &Self::Gamma(Gamma { rate, cv }) => {
                 check_rate(rate)?;
                 ensure!(
                     (0.05..=20.0).contains(&cv),
@@ -76,7 +83,7 @@ impl Arrival {
                 );
                 Ok(())
             }
-            Self::OnOff(OnOff { rate, on_s, off_s }) => {
+            &Self::OnOff(OnOff { rate, on_s, off_s }) => {
                 check_rate(rate)?;
                 for time in [on_s, off_s] {
                     ensure!(
@@ -99,6 +106,10 @@ impl fmt::Display for Arrival {
             Self::Gamma(Gamma { rate, cv }) => write!(out, "gamma {rate}/s, cv {cv}"),
             Self::OnOff(OnOff { rate, on_s, off_s }) => {
                 write!(out, "bursts {rate}/s, {on_s} s of {}", on_s + off_s)
+            }
+            Self::Trace(trace) => {
+                let name = trace.file.file_name().unwrap_or_default();
+                write!(out, "trace {}", name.to_string_lossy())
             }
         }
     }
@@ -159,12 +170,18 @@ mod tests {
         );
         let bursts = read("{on-off: {rate: 7, on_s: 2, off_s: 3}}").unwrap();
         assert_eq!(bursts.rate(), Some(2.8));
+        let trace = read("{trace: {file: day/a.csv, speed: 2, key: 7}}").unwrap();
+        assert_eq!(trace.to_string(), "trace a.csv");
+        assert_eq!(trace.rate(), None, "it has not been read");
         for bad in [
             "{gamma: 7}",
             "{gamma: {rate: 7}}",
             "{on-off: {rate: 7, on_s: 2}}",
             "{on_off: {rate: 7, on_s: 2, off_s: 3}}",
             "{gamma: {rate: 7, cv: 2, more: 1}}",
+            "{trace: a.csv}",
+            "{trace: {speed: 2}}",
+            "{trace: {file: a.csv, rows: []}}",
             "open",
         ] {
             assert!(read(bad).is_err(), "{bad}");

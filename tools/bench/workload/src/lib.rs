@@ -3,15 +3,27 @@
 //! No GPU: `zernel-load` runs them on one, `replay` on a model of one.
 
 mod arrival;
+mod client;
+mod kernels;
 mod network;
 mod preparation;
+mod program;
 mod published;
 mod schedule;
+mod sized;
+mod trace;
+mod transfer;
 mod workload;
 
 pub use arrival::{check_rate, Arrival, Gamma, OnOff};
-pub use network::{Network, Own, Program};
+pub use client::{ClientSpec, Role};
+pub use kernels::{Draw, Granularity, Kernel, Kernels, Piece};
+pub use network::Network;
 pub use preparation::Preparation;
+pub use program::{Own, Program};
 pub use published::Published;
 pub use schedule::{Next, Schedule};
-pub use workload::{check_seconds, ClientSpec, Deployment, Role, Workload};
+pub use sized::Sized;
+pub use trace::{Trace, Traced};
+pub use transfer::Transfer;
+pub use workload::{check_seconds, Deployment, Workload};

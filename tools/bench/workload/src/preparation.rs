@@ -11,6 +11,8 @@ use rand_distr::{Distribution, LogNormal, StandardUniform};
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::sized::Sized;
+
 /// The longest preparation.
 const MAX_US: u64 = 1_000_000;
 
@@ -18,7 +20,7 @@ const MAX_US: u64 = 1_000_000;
 ///
 /// In a workload file a plain number is a constant one; the others are written as `uniform: {low,
 /// high}`, `bimodal: {low, high, high_permille}`, `log-normal: {median, sigma}`, `drift: {from, to,
-/// seconds}` and `step: {before, after, seconds}`.
+/// seconds}`, `step: {before, after, seconds}` and `sized: {base, low, high, …}` ([`Sized`]).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Preparation {
     /// Always the same.
@@ -33,6 +35,8 @@ pub enum Preparation {
     Drift(Drift),
     /// One value until some time, another from then on.
     Step(Step),
+    /// In proportion to a size that the client tells.
+    Sized(Sized),
 }
 
 /// Bounds of a uniform distribution.
@@ -127,6 +131,7 @@ impl Preparation {
                 true => step.before as f64,
                 false => step.after as f64,
             },
+            Self::Sized(sized) => sized.sample(&mut random(seed, number), at.as_secs_f64()),
         };
         Duration::from_nanos((us.clamp(0.0, MAX_US as f64) * 1e3).round() as u64)
     }
@@ -145,8 +150,19 @@ impl Preparation {
             }
             Self::Drift(Drift { from, to, .. }) => (from + to) as f64 / 2.0,
             Self::Step(step) => step.before as f64,
+            Self::Sized(sized) => sized.mean(),
         };
         Duration::from_nanos((us.clamp(0.0, MAX_US as f64) * 1e3).round() as u64)
+    }
+
+    /// The features that the client tells of the request with this number: those that its time follows
+    /// from, or a size that has nothing to do with it.
+    pub fn features(&self, seed: u64, number: u64) -> Vec<i64> {
+        match self {
+            Self::Sized(sized) => sized.features(&mut random(seed, number)),
+            // Not the random number of the time.
+            _ => vec![(share(!seed, number) * 1e6) as i64],
+        }
     }
 
     /// True if it is always nothing.
@@ -181,6 +197,10 @@ impl Preparation {
             }
             Self::Drift(Drift { from, to, seconds }) => ([from, to], seconds),
             Self::Step(step) => ([step.before, step.after], step.seconds),
+            Self::Sized(sized) => {
+                sized.check()?;
+                ([sized.base, sized.high], 1.0)
+            }
         };
         for us in times {
             ensure!(
@@ -226,6 +246,11 @@ impl fmt::Display for Preparation {
                 "step {} to {} µs at {} s",
                 step.before, step.after, step.seconds
             ),
+            Self::Sized(Sized {
+                base, low, high, ..
+            }) => {
+                write!(f, "{base} µs + size {low}–{high} µs")
+            }
         }
     }
 }
@@ -239,12 +264,13 @@ impl Serialize for Preparation {
             Self::LogNormal(value) => serializer.collect_map([("log-normal", value)]),
             Self::Drift(value) => serializer.collect_map([("drift", value)]),
             Self::Step(value) => serializer.collect_map([("step", value)]),
+            Self::Sized(value) => serializer.collect_map([("sized", value)]),
         }
     }
 }
 
 /// Names of the distributions in a file.
-const NAMES: &[&str] = &["uniform", "bimodal", "log-normal", "drift", "step"];
+const NAMES: &[&str] = &["uniform", "bimodal", "log-normal", "drift", "step", "sized"];
 
 impl<'de> Deserialize<'de> for Preparation {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -277,6 +303,7 @@ impl<'de> Deserialize<'de> for Preparation {
                     "log-normal" => map.next_value().map(Preparation::LogNormal),
                     "drift" => map.next_value().map(Preparation::Drift),
                     "step" => map.next_value().map(Preparation::Step),
+                    "sized" => map.next_value().map(Preparation::Sized),
                     other => Err(A::Error::unknown_variant(other, NAMES)),
                 }?;
                 match map.next_key::<String>()? {
@@ -383,6 +410,7 @@ mod tests {
             "log-normal: {median: 200, sigma: 0.5}",
             "drift: {from: 100, to: 300, seconds: 2.0}",
             "step: {before: 100, after: 300, seconds: 2.0}",
+            "sized: {base: 40, low: 50, high: 800, kinds: 3, drift_s: 20.0}",
         ] {
             let one = read(text);
             one.check().unwrap();

@@ -4,13 +4,16 @@
 //! A client has room for one request that waits: one that arrives while another waits takes its
 //! place (the newest wins) and the older is dropped.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::Result;
 use rand_chacha::rand_core::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, Exp, Gamma};
 
 use crate::arrival::{Arrival, OnOff};
+use crate::trace::{Row, Traced};
 
 /// Times at which requests arrive, from the start of the run.
 #[derive(Debug)]
@@ -25,6 +28,10 @@ enum Ticks {
         law: Law,
         random: Box<ChaCha8Rng>,
         next: Duration,
+    },
+    Traced {
+        rows: Arc<[Row]>,
+        next: usize,
     },
 }
 
@@ -50,9 +57,9 @@ fn exponential(mean_s: f64) -> Exp<f64> {
 
 impl Law {
     /// The first burst begins at `start`. `None`: arrivals are not at random.
-    fn of(arrival: Arrival, start: Duration, random: &mut ChaCha8Rng) -> Option<Self> {
+    fn of(arrival: &Arrival, start: Duration, random: &mut ChaCha8Rng) -> Option<Self> {
         match arrival {
-            Arrival::Closed | Arrival::Periodic(_) => None,
+            Arrival::Closed | Arrival::Periodic(_) | Arrival::Trace(_) => None,
             Arrival::Poisson(rate) => Some(Self::Exponential(exponential(1.0 / rate))),
             Arrival::Gamma(gamma) => {
                 let square = gamma.cv * gamma.cv;
@@ -61,7 +68,7 @@ impl Law {
                 let plain = Self::Exponential(exponential(1.0 / gamma.rate));
                 Some(law.map_or(plain, Self::Gamma))
             }
-            Arrival::OnOff(OnOff { rate, on_s, off_s }) => {
+            &Arrival::OnOff(OnOff { rate, on_s, off_s }) => {
                 let on_s = exponential(on_s);
                 let until = start + Duration::from_secs_f64(on_s.sample(random));
                 Some(Self::Bursts {
@@ -107,6 +114,8 @@ pub struct Next {
     pub number: u64,
     /// Requests that it took the place of.
     pub dropped: u64,
+    /// All that a trace tells of it.
+    pub traced: Traced,
 }
 
 /// A client's schedule.
@@ -119,7 +128,11 @@ pub struct Schedule {
 impl Schedule {
     /// The schedule of `arrival`, with periodic requests from `phase` on; equal seeds make equal
     /// schedules.
-    pub fn new(arrival: Arrival, phase: Duration, seed: u64) -> Self {
+    ///
+    /// # Errors
+    ///
+    /// The file of a trace that has not been read cannot be.
+    pub fn new(arrival: &Arrival, phase: Duration, seed: u64) -> Result<Self> {
         let mut random = Box::new(ChaCha8Rng::seed_from_u64(seed));
         let ticks = match (Law::of(arrival, phase, &mut random), arrival) {
             (Some(mut law), _) => {
@@ -131,25 +144,37 @@ impl Schedule {
                 phase,
                 next: 0,
             },
+            (None, Arrival::Trace(trace)) => Ticks::Traced {
+                rows: trace.rows()?,
+                next: 0,
+            },
             (None, _) => Ticks::Closed,
         };
-        Self { ticks, popped: 0 }
+        Ok(Self { ticks, popped: 0 })
     }
 
-    /// The request that a client which is free at `now` serves next; it may have to wait for it.
+    /// The request that a client which is free at `now` serves next; it may have to wait for it. After
+    /// the last of a trace it waits for ever.
     pub fn next(&mut self, now: Duration) -> Next {
-        let first = self.pop(now);
+        let (first, traced) = self.pop(now);
         let mut next = Next {
             tick: first,
             number: self.popped - 1,
             dropped: 0,
+            traced,
         };
         while self.peek().is_some_and(|tick| tick <= now) {
-            next.tick = self.pop(now);
+            (next.tick, next.traced) = self.pop(now);
             next.number += 1;
             next.dropped += 1;
         }
         next
+    }
+
+    /// When the next request arrives, [`Duration::MAX`] if there is none; `None`: as soon as the
+    /// client is free.
+    pub fn upcoming(&self) -> Option<Duration> {
+        self.peek()
     }
 
     fn peek(&self) -> Option<Duration> {
@@ -161,18 +186,26 @@ impl Schedule {
                 next,
             } => Some(*phase + Duration::from_nanos((*next as f64 * period_ns).round() as u64)),
             Ticks::Random { next, .. } => Some(*next),
+            Ticks::Traced { rows, next } => {
+                Some(rows.get(*next).map_or(Duration::MAX, |row| row.at))
+            }
         }
     }
 
-    fn pop(&mut self, now: Duration) -> Duration {
+    fn pop(&mut self, now: Duration) -> (Duration, Traced) {
         let tick = self.peek().unwrap_or(now);
+        let mut traced = Traced::default();
         self.popped += 1;
         match &mut self.ticks {
             Ticks::Closed => {}
             Ticks::Periodic { next, .. } => *next += 1,
             Ticks::Random { law, random, next } => *next = law.after(*next, random),
+            Ticks::Traced { rows, next } => {
+                traced = rows.get(*next).map_or(traced, |row| row.traced);
+                *next += 1;
+            }
         }
-        tick
+        (tick, traced)
     }
 }
 
@@ -185,9 +218,35 @@ mod tests {
         Duration::from_millis(ms)
     }
 
+    fn schedule(arrival: Arrival, phase: Duration, seed: u64) -> Schedule {
+        Schedule::new(&arrival, phase, seed).unwrap()
+    }
+
+    #[test]
+    fn a_trace_is_served_as_it_tells_and_ends() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.csv");
+        let text = "time_s,key,size,deadline_us\n0.001,4,10,500\n0.002,5,20,\n0.003,6,,700\n";
+        std::fs::write(&path, text).unwrap();
+        let arrival = Arrival::Trace(crate::Trace::new(&path));
+        let mut traced = schedule(arrival.clone(), ms(9), 0);
+        let first = traced.next(ms(0));
+        assert_eq!((first.tick, first.number, first.dropped), (ms(1), 0, 0));
+        assert_eq!((first.traced.key, first.traced.size), (Some(4), 10));
+        let deadline = Some(Duration::from_micros(500));
+        assert_eq!(first.traced.deadline, deadline);
+        let last = traced.next(ms(4));
+        assert_eq!((last.tick, last.number, last.dropped), (ms(3), 2, 1));
+        assert_eq!((last.traced.key, last.traced.size), (Some(6), 0));
+        let none = traced.next(ms(5));
+        assert_eq!((none.tick, none.dropped), (Duration::MAX, 0));
+        std::fs::remove_file(&path).unwrap();
+        assert!(Schedule::new(&arrival, ms(0), 0).is_err());
+    }
+
     #[test]
     fn closed_loop_is_always_due() {
-        let mut closed = Schedule::new(Arrival::Closed, ms(3), 0);
+        let mut closed = schedule(Arrival::Closed, ms(3), 0);
         for now in [0, 1, 50] {
             let next = closed.next(ms(now));
             assert_eq!((next.tick, next.dropped), (ms(now), 0));
@@ -196,7 +255,7 @@ mod tests {
 
     #[test]
     fn the_newest_of_the_waiting_requests_wins() {
-        let mut periodic = Schedule::new(Arrival::Periodic(100.0), ms(2), 0);
+        let mut periodic = schedule(Arrival::Periodic(100.0), ms(2), 0);
         let mut next = |now| {
             let next = periodic.next(ms(now));
             (next.tick, next.dropped)
@@ -209,7 +268,7 @@ mod tests {
 
     #[test]
     fn rates_that_do_not_divide_a_second_do_not_drift() {
-        let mut periodic = Schedule::new(Arrival::Periodic(150.0), Duration::ZERO, 0);
+        let mut periodic = schedule(Arrival::Periodic(150.0), Duration::ZERO, 0);
         let ticks: Vec<_> = (0..=150)
             .map(|_| periodic.next(Duration::ZERO).tick)
             .collect();
@@ -220,7 +279,7 @@ mod tests {
     #[test]
     fn poisson_has_its_rate_and_its_seed() {
         let ticks = |seed| {
-            let mut schedule = Schedule::new(Arrival::Poisson(100.0), Duration::ZERO, seed);
+            let mut schedule = schedule(Arrival::Poisson(100.0), Duration::ZERO, seed);
             let mut now = Duration::ZERO;
             (0..5_000)
                 .map(|_| {
@@ -237,7 +296,7 @@ mod tests {
 
     /// The first arrivals of a schedule whose client is always free.
     fn first(arrival: Arrival, count: usize, seed: u64) -> Vec<f64> {
-        let mut schedule = Schedule::new(arrival, Duration::ZERO, seed);
+        let mut schedule = schedule(arrival, Duration::ZERO, seed);
         let ticks = (0..count).map(|_| schedule.next(Duration::ZERO).tick.as_secs_f64());
         ticks.collect()
     }
@@ -274,8 +333,8 @@ mod tests {
             off_s: 0.4,
         };
         let arrival = Arrival::OnOff(bursts);
-        let ticks = first(arrival, 50_000, 3);
-        assert_eq!(ticks, first(arrival, 50_000, 3));
+        let ticks = first(arrival.clone(), 50_000, 3);
+        assert_eq!(ticks, first(arrival.clone(), 50_000, 3));
         // 500 bursts: their number varies by a twentieth or so.
         let rate = 50_000.0 / ticks[49_999];
         let mean = arrival.rate().unwrap();
@@ -305,7 +364,7 @@ mod tests {
             rate in 1.0f64..1000.0,
             busy_us in prop::collection::vec(0u64..20_000, 1..100),
         ) {
-            let mut schedule = Schedule::new(Arrival::Periodic(rate), Duration::ZERO, 0);
+            let mut schedule = schedule(Arrival::Periodic(rate), Duration::ZERO, 0);
             let mut now = Duration::ZERO;
             let mut seen = 0u64;
             let mut last = None;

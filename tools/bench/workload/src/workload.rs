@@ -8,24 +8,7 @@ use std::time::Duration;
 use anyhow::{anyhow, bail, ensure, Context, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::{Arrival, Preparation, Program, Published};
-
-/// Microseconds that a client prepares its data on the CPU, unless it says otherwise.
-const PREPARE_US: u64 = 200;
-/// The smallest copy to the GPU.
-const COPY_IN: Duration = Duration::from_micros(80);
-/// The result, some kilobytes.
-const COPY_OUT: Duration = Duration::from_micros(10);
-
-/// The role of a client.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, clap::ValueEnum, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Role {
-    /// Latency-critical.
-    Lc,
-    /// Best-effort.
-    Be,
-}
+use crate::{Arrival, ClientSpec, Preparation, Published, Role};
 
 /// Which clients share a TSG.
 #[derive(
@@ -39,76 +22,6 @@ pub enum Deployment {
     /// All best-effort clients share one, a channel each, all latency-critical ones another: as in
     /// GPreempt's published runs.
     Published,
-}
-
-/// One client: a process with a TSG on the compute engine and one on a copy engine.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ClientSpec {
-    /// Its role.
-    pub role: Role,
-    /// Its service.
-    pub network: Program,
-    /// When requests arrive.
-    #[serde(with = "serde_yaml_ng::with::singleton_map")]
-    pub arrival: Arrival,
-    /// Preparation of the data on the CPU, in microseconds.
-    #[serde(default = "prepare_us")]
-    pub prepare_us: Preparation,
-    /// Share of the GPU that it is to have among best-effort clients, relative to theirs.
-    #[serde(default = "weight", skip_serializing_if = "is_usual")]
-    pub weight: u32,
-}
-
-const fn prepare_us() -> Preparation {
-    Preparation::Constant(PREPARE_US)
-}
-
-const fn weight() -> u32 {
-    1
-}
-
-const fn is_usual(weight: &u32) -> bool {
-    *weight == 1
-}
-
-impl ClientSpec {
-    /// A client that takes 200 µs for each preparation.
-    pub fn new(role: Role, network: impl Into<Program>, arrival: Arrival) -> Self {
-        Self {
-            role,
-            network: network.into(),
-            arrival,
-            prepare_us: prepare_us(),
-            weight: weight(),
-        }
-    }
-
-    /// Time of the copy to the GPU.
-    pub const fn copy_in(&self) -> Duration {
-        COPY_IN
-    }
-
-    /// Time of the copy from the GPU.
-    pub const fn copy_out(&self) -> Duration {
-        COPY_OUT
-    }
-
-    /// Typical latency of a request when nothing else runs.
-    pub fn latency_alone(&self) -> Duration {
-        self.prepare_us.mean() + self.copy_in() + self.network.service() + self.copy_out()
-    }
-
-    fn check(&self) -> Result<()> {
-        self.arrival.check()?;
-        ensure!(
-            (1..=1_000).contains(&self.weight),
-            "a weight of {} is out of range (1 to 1000)",
-            self.weight
-        );
-        self.network.check()?;
-        self.prepare_us.check()
-    }
 }
 
 /// Checks that a workload can run for so long.
@@ -139,7 +52,7 @@ pub struct Workload {
 }
 
 /// Names and files of the built-in workloads.
-const FILES: [(&str, &str); 17] = [
+const FILES: [(&str, &str); 21] = [
     ("A", include_str!("../workloads/A.yaml")),
     ("B", include_str!("../workloads/B.yaml")),
     ("B0", include_str!("../workloads/B0.yaml")),
@@ -157,6 +70,10 @@ const FILES: [(&str, &str); 17] = [
     ("J-lognormal", include_str!("../workloads/J-lognormal.yaml")),
     ("J-drift", include_str!("../workloads/J-drift.yaml")),
     ("J-step", include_str!("../workloads/J-step.yaml")),
+    ("F-linear", include_str!("../workloads/F-linear.yaml")),
+    ("F-kinds", include_str!("../workloads/F-kinds.yaml")),
+    ("F-outliers", include_str!("../workloads/F-outliers.yaml")),
+    ("F-drift", include_str!("../workloads/F-drift.yaml")),
 ];
 
 impl Workload {
@@ -169,6 +86,12 @@ impl Workload {
     /// now this long and now that, beside a best-effort one.
     pub fn jitter_suite() -> impl Iterator<Item = &'static str> {
         Self::built_in_names().filter(|name| name.starts_with("J-"))
+    }
+
+    /// Names of the suite of features: the same, with a preparation that follows from features which the
+    /// client tells.
+    pub fn feature_suite() -> impl Iterator<Item = &'static str> {
+        Self::built_in_names().filter(|name| name.starts_with("F-"))
     }
 
     /// The built-in workload of this name.
@@ -216,15 +139,15 @@ impl Workload {
         Ok(workload)
     }
 
-    /// A built-in workload, or the YAML file at this path; `see` is the command that shows the form
-    /// of one.
+    /// A built-in workload, or the YAML file at this path, with the traces that it names; `see` is the
+    /// command that shows the form of one.
     pub fn load(name_or_path: &str, see: &str) -> Result<Self> {
         if let Some(workload) = Self::built_in(name_or_path) {
             return Ok(workload);
         }
         let text = std::fs::read_to_string(name_or_path)
             .with_context(|| format!("cannot read {name_or_path}"))?;
-        Self::from_yaml(&text).map_err(|error| {
+        let read = Self::from_yaml(&text).map_err(|error| {
             let why = match serde_yaml_ng::from_str(&text) {
                 // serde shows what it found, which would be the whole file.
                 Ok(other) if !Self::is_meant(&other) => String::new(),
@@ -232,7 +155,15 @@ impl Workload {
                 Err(syntax) => format!(": {syntax}"),
             };
             anyhow!("{name_or_path} is not a workload{why}; see {see}")
-        })
+        });
+        let mut workload = read?;
+        let dir = Path::new(name_or_path).parent().unwrap_or(Path::new(""));
+        for client in &mut workload.clients {
+            client
+                .open(dir)
+                .with_context(|| format!("cannot use the workload {name_or_path}"))?;
+        }
+        Ok(workload)
     }
 
     /// True if the author of this had a workload in mind.
@@ -289,7 +220,7 @@ impl Workload {
         let mut taken: HashMap<u64, Duration> = HashMap::new();
         self.clients
             .iter()
-            .map(|client| match client.arrival {
+            .map(|client| match &client.arrival {
                 Arrival::Periodic(rate) => {
                     let sum = taken.entry(rate.to_bits()).or_default();
                     let phase = *sum;
@@ -305,6 +236,7 @@ impl Workload {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::client::prepare_us;
     use crate::Network;
 
     fn built_in(name: &str) -> Workload {
@@ -327,9 +259,9 @@ mod tests {
     #[test]
     fn built_in_workloads_are_the_published_ones() {
         use Arrival::{Closed, Periodic, Poisson};
-        let mix = |role, arrival| {
+        let mix = |role, arrival: Arrival| {
             Network::MIX
-                .map(|network| ClientSpec::new(role, network, arrival))
+                .map(|network| ClientSpec::new(role, network, arrival.clone()))
                 .to_vec()
         };
         let vgg = |arrival| vec![ClientSpec::new(Role::Lc, Network::Vgg, arrival)];
@@ -390,6 +322,16 @@ mod tests {
     }
 
     #[test]
+    fn the_suite_of_features_has_sizes() {
+        assert_eq!(Workload::feature_suite().count(), 4);
+        for name in Workload::feature_suite() {
+            let client = &built_in(name).clients[0];
+            assert!(matches!(client.prepare_us, Preparation::Sized(_)));
+            assert_eq!(client.arrival, Arrival::Periodic(100.0));
+        }
+    }
+
+    #[test]
     fn equal_rates_are_staggered_by_latency_alone() {
         let a = built_in("A");
         assert_eq!(a.clients[0].latency_alone(), Duration::from_micros(2_490));
@@ -442,6 +384,11 @@ mod tests {
             ("weight: 3", "weight: 0"),
             ("service_us: 500", "service_us: 0"),
             ("low: 50", "low: 501"),
+            ("weight: 3", "copy_in: {bytes: 1, mb_per_s: 1}"),
+            ("weight: 3", "copy_out: {bytes: -1}"),
+            ("weight: 3", "copy_out: {bits: 1}"),
+            ("weight: 3", "copy_in: {bytes_per_size: 1}"),
+            ("service_us: 500", "service_us: 500, us_per_size: 1"),
         ] {
             assert!(
                 Workload::from_yaml(&text.replace(from, to)).is_err(),
@@ -449,6 +396,64 @@ mod tests {
             );
         }
         assert!(Workload::from_yaml("name: x\nseconds: 1\nclients: []").is_err());
+    }
+
+    #[test]
+    fn a_file_finds_its_traces_beside_itself() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("mine.yaml");
+        let text = "
+            name: mine
+            seconds: 2
+            clients:
+              - role: lc
+                network: {name: llm, kernels: [{us: 5, us_per_size: 2}]}
+                arrival: {trace: {file: sub/day.csv}}
+                copy_in: {bytes: 1000, bytes_per_size: 50}
+                prepare_us: 0
+              - {role: be, network: bert, arrival: closed}
+        ";
+        let load = || Workload::load(path.to_str().unwrap(), "show");
+        let error = |text: &str, trace: &str| {
+            std::fs::write(&path, text).unwrap();
+            std::fs::write(dir.path().join("sub/day.csv"), trace).unwrap();
+            format!("{:#}", load().unwrap_err())
+        };
+        std::fs::write(&path, text).unwrap();
+        let missing = format!("{:#}", load().unwrap_err());
+        assert!(
+            missing.contains("sub/day.csv: cannot be opened"),
+            "{missing}"
+        );
+        std::fs::create_dir(dir.path().join("sub")).unwrap();
+        std::fs::write(
+            dir.path().join("sub/day.csv"),
+            "time_s,size\n0.5,100\n1,300\n",
+        )
+        .unwrap();
+        let mine = load().unwrap();
+        let client = &mine.clients[0];
+        assert_eq!(client.arrival.rate(), Some(2.0));
+        assert!(client.varies() && !mine.clients[1].varies());
+        // 200 units on average: 80 + 0.44 in, 405, 10 out.
+        assert_eq!(client.latency_alone(), Duration::from_nanos(495_440));
+        let shown = Workload::from_yaml(&mine.to_yaml().unwrap()).unwrap();
+        let Arrival::Trace(trace) = &shown.clients[0].arrival else {
+            panic!("{shown:?}");
+        };
+        assert!(trace.file.is_absolute());
+
+        let none = error(text, "time_s\n1\n");
+        assert!(none.contains("llm counts the size"), "{none}");
+        assert!(none.contains("day.csv has one"), "{none}");
+        let long = error(text, "time_s,size\n1,90000000\n");
+        assert!(long.contains("us for a size of 90000000"), "{long}");
+        let copied = text.replace("bytes_per_size: 50", "bytes_per_size: 100000000");
+        let copied = error(&copied, "time_s,size\n1,4000\n");
+        assert!(copied.contains("a copy_in takes"), "{copied}");
+        let untold = text.replace("{trace: {file: sub/day.csv}}", "closed");
+        let untold = error(&untold, "time_s\n1\n");
+        assert!(untold.contains("which only a trace tells"), "{untold}");
     }
 
     #[test]

@@ -11,6 +11,41 @@ use crate::sys::abi;
 use crate::time::saturating_ns;
 use crate::{tsg, Error, Result, Timestamp};
 
+/// Numbers that the preparation time of a request depends on: bytes, operations, a batch size.
+///
+/// The unit is the caller's; each number is always at the same place for a key. They count while the
+/// tunable `predictor` is `features`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Features {
+    numbers: [i64; Self::MAX],
+    count: usize,
+}
+
+impl Features {
+    /// Their largest number.
+    pub const MAX: usize = abi::ZERNEL_FEATURES_MAX as usize;
+
+    /// These numbers; `None` if they are more than [`Self::MAX`].
+    pub fn new(numbers: &[i64]) -> Option<Self> {
+        let mut features = Self::default();
+        features
+            .numbers
+            .get_mut(..numbers.len())?
+            .copy_from_slice(numbers);
+        features.count = numbers.len();
+        Some(features)
+    }
+
+    pub(super) fn encode(&self) -> abi::zernel_request_options {
+        abi::zernel_request_options {
+            size: size_of::<abi::zernel_request_options>() as u32,
+            features: self.count as u32,
+            feature: self.numbers,
+            ..abi::zernel_request_options::zeroed()
+        }
+    }
+}
+
 /// A request that is to begin; the same can be used for each of a kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Begin {
@@ -19,6 +54,7 @@ pub struct Begin {
     expected_ns: u64,
     slo_ns: u64,
     flags: u32,
+    pub(super) features: Option<Features>,
 }
 
 impl Begin {
@@ -30,6 +66,7 @@ impl Begin {
             expected_ns: 0,
             slo_ns: 0,
             flags: 0,
+            features: None,
         }
     }
 
@@ -54,6 +91,16 @@ impl Begin {
     pub const fn slo(self, slo: Duration) -> Self {
         Self {
             slo_ns: saturating_ns(slo),
+            ..self
+        }
+    }
+
+    /// The features of its preparation. A module without [`features`](crate::Capabilities::features)
+    /// refuses them.
+    #[must_use]
+    pub const fn features(self, features: Features) -> Self {
+        Self {
+            features: Some(features),
             ..self
         }
     }
@@ -159,6 +206,17 @@ mod tests {
         assert_eq!((raw.key, raw.expected_ns), (u64::MAX, 3_000));
         assert_eq!((raw.slo_ns, raw.flags), (u64::MAX, 7));
         assert_eq!((raw.request, raw.predicted_ns, raw.trigger_at), (0, 0, 0));
+    }
+
+    #[test]
+    fn features_arrive_up_to_their_number() {
+        let raw = Features::new(&[i64::MIN, 7]).unwrap().encode();
+        assert_eq!((raw.size, raw.features), (88, 2));
+        assert_eq!(raw.feature, [i64::MIN, 7, 0, 0, 0, 0, 0, 0]);
+        assert_eq!((raw.flags, raw.reserved, raw.earliest_ns), (0, 0, 0));
+        assert_eq!(Features::new(&[]), Some(Features::default()));
+        assert!(Features::new(&[1; Features::MAX]).is_some());
+        assert_eq!(Features::new(&[1; Features::MAX + 1]), None);
     }
 
     #[test]

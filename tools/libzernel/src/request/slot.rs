@@ -90,10 +90,15 @@ impl<'a> Slot<'a> {
     /// Begins a request: its data is prepared from now on. The request before it is over.
     ///
     /// Errors: [`Error::Call`] with `ENXIO`, `ENOENT`, `EPERM`, `EAGAIN` or `ENOMEM`; with a gate also
-    /// `ECANCELED` when that has failed.
+    /// `ECANCELED` when that has failed, with features `EINVAL` from a module without them.
     pub fn begin(&self, begin: &Begin) -> Result<Begun> {
         let mut raw = begin.encode(self.number);
-        calls::request_begin(self.slots.fd(), &mut raw).map_err(Error::call(Call::Begin))?;
+        let (fd, features) = (self.slots.fd(), &begin.features);
+        match features {
+            None => calls::request_begin(fd, &mut raw),
+            Some(features) => calls::request_begin_with(fd, &mut raw, &features.encode()),
+        }
+        .map_err(Error::call(Call::Begin))?;
         Begun::try_from(&raw)
     }
 

@@ -83,6 +83,32 @@ pub fn request_begin(
     call(fd, begin)
 }
 
+/// `ZERNEL_IOC_REQUEST_BEGIN`, with options.
+pub fn request_begin_with(
+    fd: BorrowedFd<'_>,
+    begin: &mut abi::zernel_request_begin,
+    options: &abi::zernel_request_options,
+) -> Result<(), Errno> {
+    checked_opcode!(
+        OP,
+        read_write,
+        abi::ZERNEL_IOC_MAGIC,
+        abi::ZERNEL_NR_REQUEST_BEGIN,
+        LIBZERNEL_IOC_REQUEST_BEGIN,
+        zernel_request_begin
+    );
+    let options = abi::zernel_request_options {
+        size: size_of::<abi::zernel_request_options>() as u32,
+        ..*options
+    };
+    begin.options = (&raw const options) as u64;
+    // SAFETY: The number belongs to a call that reads and writes one `zernel_request_begin`, and reads
+    // one `zernel_request_options` of its own size, which lives until it returns.
+    let result = unsafe { ioctl(fd, Updater::<OP, abi::zernel_request_begin>::new(begin)) };
+    begin.options = 0;
+    result
+}
+
 /// `ZERNEL_IOC_LIST` as in `list`, into `entries`. Returns the number of filled ones.
 pub fn list<T: Pod>(
     fd: BorrowedFd<'_>,

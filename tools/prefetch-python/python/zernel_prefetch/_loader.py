@@ -84,12 +84,14 @@ class Loader(Iterator[Batch]):
         max_substreams: int = 4096,
         changes: int = 3,
         readonly: bool = False,
+        published: bool = True,
         resume: Mapping[str, Any] | None = None,
     ) -> None:
         self._prefetcher, self._batches = prefetcher, batches
         self._settings: dict[str, Any] = {
             "lookahead": lookahead, "depth": depth, "bytes": bytes, "max_chunks": max_chunks,
-            "max_substreams": max_substreams, "changes": changes, "readonly": readonly}
+            "max_substreams": max_substreams, "changes": changes, "readonly": readonly,
+            "published": published}
         begin = _order.begin(batches) if resume is None else _order.checked(batches, resume)
         # A signal can raise between any two steps here, and a fork can come there while another thread
         # goes through them. So each change is one step, and what is behind it is done by the next call.

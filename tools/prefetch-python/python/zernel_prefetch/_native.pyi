@@ -79,6 +79,7 @@ class Loads:
         max_substreams: int,
         changes: int,
         readonly: bool,
+        published: bool,
     ) -> Loads: ...
     def submit(
         self, number: int, samples: Sequence[tuple[str, Sequence[int], Sequence[int]]]

@@ -24,6 +24,8 @@ mod elf_properties;
 #[cfg(test)]
 mod exhaustive;
 #[cfg(test)]
+mod feature_properties;
+#[cfg(test)]
 mod nice_properties;
 #[cfg(test)]
 mod order_properties;

@@ -6,7 +6,6 @@
 //! is to their calls. Of the test kernels the debug kernel runs such programs.
 
 pub(crate) mod filter;
-mod options;
 mod sizes;
 pub(crate) mod stage;
 pub(crate) mod validity;
@@ -38,7 +37,6 @@ pub const SUITE: Suite = suite(
         case("other_files", sizes::other_files),
         case("seccomp_tells_calls_apart", sizes::seccomp_tells_apart),
         case("fields", validity::fields),
-        case("options_of_a_begin", options::options),
         case("targets", validity::targets),
         case("clocks_of_time_namespaces", clocks_of_time_namespaces),
         case("old_programs", versions::old_programs),

@@ -14,6 +14,7 @@ macro_rules! ends {
 mod clocks;
 mod ends;
 mod faults;
+mod features;
 mod fields;
 mod gate;
 mod gates;
@@ -85,6 +86,9 @@ pub const SUITE: Suite = suite(
             predictions::margins_begin_as_tuned,
         ),
         case("keys_of_users", keys::of_users),
+        case("features_are_learnt", features::are_learnt),
+        case("features_refuse_bad_fields", features::refuse_bad_fields),
+        case("features_gain_nothing", features::gain_nothing),
         case("no_holder_keeps_others_off", gate::keeps_others_off),
         case("no_holder_keeps_newcomers_off", gate::keeps_newcomers_off),
         case("no_holder_has_a_lease", gate::has_a_lease),

@@ -43,7 +43,7 @@ type Row = (
 /// Every tunable, its value in a module that was just loaded, and its other values: the numbers from
 /// one to another, as far as other tunables at their defaults allow, and words. They are in an order in
 /// which they can be put back.
-const ROWS: [Row; 65] = [
+const ROWS: [Row; 66] = [
     ("enabled", "1", NONE, &["0", "1"]),
     ("default_class", "none", (0, 7), &["none"]),
     ("level0_timeslice_us", "5000000", (10, 10_000_000), &[]),
@@ -62,6 +62,7 @@ const ROWS: [Row; 65] = [
     ("user_control", "deny", NONE, &["allow", "reapply", "deny"]),
     ("lease_us", "10000", (100, 10_000_000), &[]),
     ("predictor", "quantile", NONE, PREDICTORS),
+    ("features_memory", "128", (16, 1_024), &[]),
     ("predictor_margin", "0", NONE, &["0", "1"]),
     ("early_cost", "1", (0, 1_000_000), &[]),
     ("late_cost", "6", (0, 1_000_000), &[]),
@@ -116,7 +117,7 @@ const ROWS: [Row; 65] = [
     ("request_nice", "0", (-20, 0), &[]),
 ];
 
-const PREDICTORS: &[&str] = &["fixed", "ema", "holt", "quantile"];
+const PREDICTORS: &[&str] = &["fixed", "ema", "holt", "quantile", "features"];
 const NONE: (i64, i64) = (1, 0);
 const ANY: i64 = u32::MAX as i64;
 

@@ -5,12 +5,16 @@
 //! so that zernel learns of them at the next event of the slot.
 
 mod budget;
+pub(crate) mod estimate;
 mod order;
 mod rotation;
 
-use zernel_workload::Role;
+use std::collections::BTreeMap;
+
+use zernel_workload::{Role, Traced};
 
 use self::budget::Budget;
+use self::estimate::{Estimate, Estimator};
 use self::order::Order;
 use self::rotation::Rotation;
 use super::slices::set_classes;
@@ -22,6 +26,7 @@ use crate::policy::class::Effective;
 use crate::policy::deadline::line::Place;
 use crate::policy::deadline::Order as Kept;
 use crate::policy::level::Level;
+use crate::policy::predict::features::{Features, Memory};
 use crate::policy::predict::fixed::Fixed;
 use crate::policy::predict::trigger::{Rule, Trigger};
 use crate::policy::predict::{Choice, Costs, History, Kind};
@@ -33,13 +38,17 @@ use crate::policy::rotation::Discipline;
 use crate::policy::switch_cost::{Cost, Costs as SwitchCosts, Phase};
 use crate::policy::tunables::{settings::Conditions, Tunables};
 use crate::policy::units::{Ns, Permille};
-use crate::world::{Event, Operation, World};
+use crate::world::{nanos, Event, Operation, World};
 
 /// The options.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Options {
     /// The predictor of preparations.
     pub(crate) kind: Kind,
+    /// The way from features to a time, with [`Kind::Features`].
+    pub(crate) estimator: Estimator,
+    /// The observations that it remembers.
+    pub(crate) memory: Memory,
     /// Cost of a nanosecond of being early.
     pub(crate) early: u32,
     /// Cost of a nanosecond of being late.
@@ -70,6 +79,8 @@ impl Options {
     /// zernel's defaults.
     pub(crate) const DEFAULT: Self = Self {
         kind: Kind::Quantile,
+        estimator: Estimator::Linear,
+        memory: Memory::DEFAULT,
         early: 1,
         late: 6,
         margin: false,
@@ -89,10 +100,44 @@ impl Options {
     };
 }
 
+/// The word of a request on itself.
+#[derive(Clone, Copy)]
+struct Asked {
+    key: u64,
+    features: Features,
+}
+
+impl Default for Asked {
+    fn default() -> Self {
+        Self {
+            key: 0,
+            features: Features::NONE,
+        }
+    }
+}
+
+/// The knowledge of a key.
+struct Known {
+    history: History,
+    estimate: Estimate,
+}
+
+impl Known {
+    fn new(options: &Options) -> Self {
+        Self {
+            history: History::new(options.safety_margin),
+            estimate: Estimate::new(options.estimator),
+        }
+    }
+}
+
 /// The state of a latency-critical client.
 struct Lane {
     requests: Succession,
-    history: History,
+    /// Each key; the kernel has them for each user, not for each client.
+    keys: BTreeMap<u64, Known>,
+    /// The request that it is at, and the one before.
+    asked: (Asked, Asked),
     seen: Observed,
     /// Alarms set before the last one are stale.
     alarm: u32,
@@ -104,6 +149,33 @@ struct Lane {
     level: Level,
     /// The longest latency that is no violation.
     slo: Option<Ns>,
+}
+
+impl Lane {
+    /// Learns from the preparation of a request.
+    fn learn(&mut self, asked: &Asked, took: Ns, options: &Options, choice: Choice) {
+        let known = self.keys.entry(asked.key);
+        let known = known.or_insert_with(|| Known::new(options));
+        if choice.kind == Kind::Features {
+            let fallback = known.history.predict(choice);
+            let (costs, memory) = (choice.costs, options.memory);
+            known
+                .estimate
+                .observe(&asked.features, took, costs, fallback, memory);
+        }
+        known.history.observe(took, choice);
+    }
+
+    fn predict(&self, asked: &Asked, choice: Choice) -> Option<Ns> {
+        let known = self.keys.get(&asked.key)?;
+        let fallback = known.history.predict(choice);
+        match choice.kind {
+            Kind::Features => known
+                .estimate
+                .predict(&asked.features, choice.costs, fallback),
+            _ => fallback,
+        }
+    }
 }
 
 /// The policy.
@@ -204,7 +276,9 @@ impl Zernel {
         if let Some(record) = actions.over {
             self.catch_up(client);
             if let Some(took) = record.preparation() {
-                self.lanes[client].history.observe(took, self.choice);
+                let lane = &mut self.lanes[client];
+                let asked = lane.asked.0;
+                lane.learn(&asked, took, &self.options, self.choice);
             }
         }
     }
@@ -217,7 +291,8 @@ impl Zernel {
             .catch_up()
             .and_then(|record| record.preparation());
         if let Some(took) = took {
-            lane.history.observe(took, self.choice);
+            let asked = lane.asked.1;
+            lane.learn(&asked, took, &self.options, self.choice);
         }
     }
 
@@ -276,6 +351,7 @@ impl Policy for Zernel {
     fn name(&self) -> String {
         let Options {
             kind,
+            estimator,
             early,
             late,
             rotate,
@@ -284,7 +360,7 @@ impl Policy for Zernel {
         } = self.options;
         let mut name = "zernel".to_owned();
         if kind != Kind::Quantile {
-            name += &format!(" {}", kind.name());
+            name += &format!(" {}{}", kind.name(), estimator.suffix());
         }
         if (early, late) != (Options::DEFAULT.early, Options::DEFAULT.late) {
             name += &format!(" {early}:{late}");
@@ -310,13 +386,13 @@ impl Policy for Zernel {
     }
 
     fn start(&mut self, world: &mut World) {
-        let safety_margin = self.options.safety_margin;
         self.lanes = world
             .clients
             .iter()
             .map(|_| Lane {
                 requests: Succession::new(),
-                history: History::new(safety_margin),
+                keys: BTreeMap::new(),
+                asked: (Asked::default(), Asked::default()),
                 seen: Observed::default(),
                 alarm: 0,
                 phase: Phase::default(),
@@ -352,19 +428,30 @@ impl Policy for Zernel {
         let phase = self.phase();
         let cost = self.switch.estimate(phase);
         self.catch_up(client);
-        if self.lanes[client].history.predict(self.choice).is_none() {
+        let request = &world.clients[client].request;
+        let Traced { key, deadline, .. } = request.traced;
+        let passed = world.now - request.tick;
+        let left = deadline.map(|deadline| Ns(nanos(deadline).saturating_sub(passed).max(1)));
+        let mut asked = Asked {
+            key: key.unwrap_or(0),
+            ..Asked::default()
+        };
+        for (to, from) in asked.features.given.iter_mut().zip(world.features(client)) {
+            *to = from;
+        }
+        if self.lanes[client].predict(&asked, self.choice).is_none() {
             let actions = self.lanes[client].requests.retire(now, &seen);
             self.act(world, client, actions);
         }
         let lane = &mut self.lanes[client];
-        let predicted = lane.history.predict(self.choice);
+        let predicted = lane.predict(&asked, self.choice);
         let lead = self.options.rule.lead(self.choice, predicted, cost);
         let plan = Plan {
             trigger_at: now.saturating_add(lead),
             lease: self.lease,
             predicted: predicted.unwrap_or(Ns::ZERO),
             cost,
-            slo: lane.slo,
+            slo: left.or(lane.slo),
             holder: true,
             sample: true,
             gate: false,
@@ -380,6 +467,8 @@ impl Policy for Zernel {
             let level = self.lanes[client].level;
             self.take_turn(world, client, level);
         }
+        let lane = &mut self.lanes[client];
+        lane.asked = (asked, lane.asked.0);
         self.requests += 1;
         self.set_busy(world);
         Stream::Holder

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The parts of a simulation: settings, clients, their TSGs, and events.
 
-use zernel_workload::{ClientSpec, Deployment, Role, Schedule};
+use zernel_workload::{ClientSpec, Deployment, Piece, Role, Schedule, Traced};
 
 use super::nanos;
 use crate::machine::Words;
@@ -74,6 +74,8 @@ pub(crate) struct Request {
     pub(crate) start: u64,
     /// Time of the preparation.
     pub(crate) prepare: u64,
+    /// All that a trace tells of it.
+    pub(crate) traced: Traced,
     /// Kernels that are done.
     pub(crate) kernels_done: u32,
     /// Time for which holders had the GPU for it.
@@ -95,6 +97,8 @@ pub(crate) struct Client {
     pub(crate) stage: Stage,
     /// The request that it is at.
     pub(crate) request: Request,
+    /// The kernels of that.
+    pub(crate) pieces: Vec<Piece>,
     /// Requests that it has begun.
     pub(crate) begun: u32,
     /// Its stream has a holder for this request.
@@ -106,7 +110,13 @@ pub(crate) struct Client {
 impl Client {
     /// When the data of its request is on the GPU.
     pub(crate) fn ready_at(&self) -> u64 {
-        self.request.start + self.request.prepare + nanos(self.spec.copy_in())
+        let copy = self.spec.copy_in(self.request.traced.size);
+        self.request.start + self.request.prepare + nanos(copy)
+    }
+
+    /// Time of its kernels on the GPU alone.
+    pub(crate) fn service(&self) -> u64 {
+        self.pieces.iter().map(|piece| nanos(piece.time)).sum()
     }
 }
 

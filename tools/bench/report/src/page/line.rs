@@ -120,6 +120,9 @@ pub struct ReplayRow {
     /// Recovery from a change of the preparation.
     #[serde(default)]
     pub recovery: Option<Recovery>,
+    /// Its figures as the cells of a table.
+    #[serde(default)]
+    pub cells: Vec<String>,
 }
 
 /// A distribution of latencies, as far as it is used.
@@ -203,11 +206,23 @@ impl Replays {
         self.rows.iter().find(of)?.recovery.as_ref()
     }
 
+    /// The replays of a line's workload under policies that no run has.
+    pub fn others(&self, line: &Line) -> Vec<&ReplayRow> {
+        if !is_replayed(line.section) {
+            return Vec::new();
+        }
+        let of = |row: &&ReplayRow| {
+            row.workload == line.row.workload
+                && row.deployment == line.deployment
+                && row.parameter.is_none()
+                && row.policy != "exclusive"
+                && !Mode::ALL.iter().any(|mode| mode.name() == row.policy)
+        };
+        self.rows.iter().filter(of).collect()
+    }
+
     fn find(&self, done: &Done, row: &Row) -> Option<Replayed> {
-        if !matches!(
-            done.section,
-            Section::Workloads | Section::Published | Section::Jitter
-        ) {
+        if !is_replayed(done.section) {
             return None;
         }
         let policy = match row.mode {
@@ -228,6 +243,14 @@ impl Replays {
             be_rate_percent: (found.be_rate > 0.0).then(|| percent(row.be_rate, found.be_rate)),
         })
     }
+}
+
+/// True if the runs of a section are replayed with the same settings.
+const fn is_replayed(section: Section) -> bool {
+    matches!(
+        section,
+        Section::Workloads | Section::Published | Section::Jitter
+    )
 }
 
 /// The lines of a suite's results.

@@ -147,7 +147,8 @@ const LINES: &[Line<Stage>] = lines! { stage: Stage;
         slot in [16_383, u32::MAX], flags = abi::ZERNEL_REQUEST_GATE => NXIO;
         flags in [1 << 3, 1 << 31, abi::ZERNEL_REQUEST_GATE | 1 << 31] => INVAL;
         flags in [abi::ZERNEL_REQUEST_GATE | abi::ZERNEL_REQUEST_NO_HOLDER, 7] => INVAL;
-        options in [1, u64::MAX, stage.entries.address(4096 - 2)] => FAULT;
+        options in [1, u64::MAX - 3] => FAULT;
+        options in [stage.entries.address(0)] => INVAL;
         options in [40], flags = abi::ZERNEL_REQUEST_GATE => FAULT;
     }
     "REQUEST_UPDATE" zernel_request_update {

@@ -101,7 +101,7 @@ pub(super) fn tunable_predictor() -> Outcome {
     }
     // A begin does not wait for the newest preparation; the next one knows it.
     predicted(&slot, &begin)?;
-    for name in ["ema", "holt", "fixed", "quantile"] {
+    for name in ["ema", "holt", "fixed", "features", "quantile"] {
         tune("predictor", name)?;
         let told = predicted(&slot, &begin.expected(expected))?;
         check_eq!(told == Some(expected), name == "fixed", "{name}");
