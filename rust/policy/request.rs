@@ -18,6 +18,7 @@ mod gate;
 pub(crate) mod order;
 pub(crate) mod record;
 mod sample;
+mod steps;
 pub(crate) mod succession;
 pub(crate) mod words;
 
@@ -30,7 +31,6 @@ use self::{
         Record, //
     },
     words::{
-        Gate,
         Number,
         Observed, //
     }, //
@@ -71,11 +71,6 @@ pub(crate) enum State {
     Idle,
     /// It prepares its data, and the GPU does other work.
     Armed,
-    /// It is due, and waits for its turn in the order of deadlines.
-    Waiting {
-        /// When its data was ready, if it is.
-        ready: Option<Ns>,
-    },
     /// It still prepares, and the GPU is held for it.
     Taken {
         /// Begin of the lease. A request that the process triggered itself counts from its begin.
@@ -87,6 +82,11 @@ pub(crate) enum State {
         trigger: Ns,
         /// When its data was ready.
         ready: Ns,
+    },
+    /// It is due, and waits for its turn in the order of deadlines.
+    Waiting {
+        /// When its data was ready, if it is.
+        ready: Option<Ns>,
     },
 }
 
@@ -121,9 +121,10 @@ pub(crate) enum Error {
 /// # Invariants
 ///
 /// In any state but [`State::Idle`] there is a `number`. The trigger word has been stored, by
-/// zernel or the process, exactly if `state` is past [`State::Waiting`], the release word exactly if
-/// it is ready there or past [`State::Taken`]. A request leaves its state only forward. `sample` is there only if
-/// zernel has stored the trigger, and not in [`State::Idle`].
+/// zernel or the process, exactly if `state` is [`State::Taken`] or [`State::Running`], the release word
+/// exactly if it is [`State::Running`], or [`State::Waiting`] with its data. A request leaves its state
+/// only forward. `sample` is there only if zernel has stored the trigger, and not in [`State::Idle`].
+/// Without a [`Plan::ordered`], `next_look` is 0 and the request never [`State::Waiting`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Slot {
     number: Option<Number>,
@@ -197,39 +198,10 @@ impl Slot {
     /// A request begins. The one before it is over: done if it was ready.
     #[allow(dead_code, reason = "the tests on the host ask")]
     pub(crate) fn begin(&mut self, now: Ns, seen: &Observed, plan: Plan) -> (Number, Actions) {
-        let mut actions = Actions::default();
-        self.take_up(now, seen, &mut actions);
-        self.pass(now, &mut actions);
-        let number = match self.number {
-            Some(last) => last.next(),
-            None => Number::first(seen),
-        };
-        self.start(now, number, seen, &plan, &mut actions);
-        (number, actions)
-    }
-
-    /// A request begins where there is none. A gate that is open is one of data that is there. One that
-    /// has failed takes nothing: [`Self::poll`] is due at once, and ends it, with a record of its own.
-    fn start(
-        &mut self,
-        now: Ns,
-        number: Number,
-        seen: &Observed,
-        plan: &Plan,
-        actions: &mut Actions,
-    ) {
-        // INVARIANT: Neither word has been stored for this number.
-        self.number = Some(number);
-        self.state = State::Armed;
-        self.begin = now;
-        self.plan = *plan;
-        self.next_look = Ns::ZERO;
-        match seen.gate_of(plan.gate) {
-            Gate::Pending => self.take_if_due(now, actions),
-            Gate::Open => self.set_ready(now, now, seen, actions),
-            Gate::Failed => self.plan.trigger_at = now,
+        match self.plan.ordered | plan.ordered {
+            false => self.begin_as::<false>(now, seen, &plan),
+            true => self.begin_as::<true>(now, seen, &plan),
         }
-        actions.alarm = self.alarm();
     }
 
     /// True if nothing is left to store for the request. Its outcome can then be worked out later
@@ -250,32 +222,18 @@ impl Slot {
     /// Has the request over as the next [`Self::begin`] would: done if it was ready. Its gate says nothing
     /// any more, as the word may be that of the next one.
     pub(crate) fn retire(&mut self, now: Ns, seen: &Observed) -> Actions {
-        let mut actions = Actions::default();
-        self.take_up(now, seen, &mut actions);
-        self.pass(now, &mut actions);
-        actions.alarm = self.alarm();
-        actions
+        if self.plan.ordered {
+            return self.retire_in_order(now, seen);
+        }
+        self.retire_as::<false>(now, seen)
     }
 
     /// The timer fired, be it due or stale, or somebody wants to know where the request is.
     pub(crate) fn poll(&mut self, now: Ns, seen: &Observed) -> Actions {
-        let mut actions = Actions::default();
-        if self.number.is_some_and(|number| number.is(seen.done)) {
-            self.sample_if_done(seen.done_ns.min(now), seen, &mut actions);
+        if self.plan.ordered {
+            return self.poll_in_order(now, seen);
         }
-        self.look(now, seen, &mut actions);
-        self.take_if_due(now, &mut actions);
-        if self.next_look != Ns::ZERO {
-            self.look_at_order(now, &mut actions);
-        }
-        self.sample_if_due(now, seen, &mut actions);
-        if let State::Taken { trigger } = self.state {
-            if now >= trigger.saturating_add(self.plan.lease) {
-                self.withdraw(now, Cause::Expired, &mut actions);
-            }
-        }
-        actions.alarm = self.alarm();
-        actions
+        self.poll_as::<false>(now, seen)
     }
 
     /// The process says that its data is ready.
@@ -286,11 +244,10 @@ impl Slot {
         seen: &Observed,
     ) -> Result<Actions, Error> {
         self.check(number)?;
-        let mut actions = Actions::default();
-        self.take_up(now, seen, &mut actions);
-        self.set_ready(now, now, seen, &mut actions);
-        actions.alarm = self.alarm();
-        Ok(actions)
+        if self.plan.ordered {
+            return Ok(self.ready_in_order(now, seen));
+        }
+        Ok(self.ready_as::<false>(now, seen))
     }
 
     /// The process says that its request is done. If it was not ready, it is now.
@@ -301,13 +258,10 @@ impl Slot {
         seen: &Observed,
     ) -> Result<Actions, Error> {
         self.check(number)?;
-        let mut actions = Actions::default();
-        self.sample_if_done(now, seen, &mut actions);
-        self.take_up(now, seen, &mut actions);
-        self.set_ready(now, now, seen, &mut actions);
-        self.finish(now, Cause::Done, Some(now), &mut actions);
-        actions.alarm = self.alarm();
-        Ok(actions)
+        if self.plan.ordered {
+            return Ok(self.done_in_order(now, seen));
+        }
+        Ok(self.done_as::<false>(now, seen))
     }
 
     /// The process gives its request up.
@@ -323,23 +277,10 @@ impl Slot {
 
     /// The request lost something that it needs, as `cause` says: the GPU is given back at once.
     pub(crate) fn end(&mut self, now: Ns, seen: &Observed, cause: Cause) -> Actions {
-        let mut actions = Actions::default();
-        self.look(now, seen, &mut actions);
-        self.withdraw(now, cause, &mut actions);
-        actions.alarm = self.alarm();
-        actions
-    }
-
-    fn pass(&mut self, now: Ns, actions: &mut Actions) {
-        match self.state {
-            State::Idle => {}
-            State::Running { .. } | State::Waiting { ready: Some(_) } => {
-                self.finish(now, Cause::Done, None, actions);
-            }
-            State::Armed | State::Waiting { ready: None } | State::Taken { .. } => {
-                self.withdraw(now, Cause::Superseded, actions);
-            }
+        if self.plan.ordered {
+            return self.end_in_order(now, seen, cause);
         }
+        self.end_as::<false>(now, seen, cause)
     }
 
     fn check(&self, number: Number) -> Result<(), Error> {
@@ -348,151 +289,5 @@ impl Slot {
         } else {
             Err(Error::Stale)
         }
-    }
-
-    /// When the timer is to fire.
-    #[inline(always)]
-    fn alarm(&self) -> Option<Ns> {
-        if self.next_look != Ns::ZERO {
-            return self.alarm_in_order();
-        }
-        self.own_alarm()
-    }
-
-    /// The same, without the order of deadlines.
-    #[inline(always)]
-    fn own_alarm(&self) -> Option<Ns> {
-        match self.state {
-            State::Idle | State::Waiting { .. } => None,
-            State::Armed => Some(self.plan.trigger_at),
-            State::Taken { trigger } => {
-                let end = trigger.saturating_add(self.plan.lease);
-                Some(self.sample.map_or(end, |due| due.min(end)))
-            }
-            State::Running { .. } => self.sample,
-        }
-    }
-
-    /// Takes up the stores of the process.
-    fn look(&mut self, now: Ns, seen: &Observed, actions: &mut Actions) {
-        self.take_up(now, seen, actions);
-        if self.plan.gate {
-            self.look_at_gate(now, seen, actions);
-        }
-    }
-
-    /// Takes up the stores that name the request: all but that of its gate.
-    fn take_up(&mut self, now: Ns, seen: &Observed, actions: &mut Actions) {
-        let Some(number) = self.active() else {
-            return;
-        };
-        let claimed_done = seen.done_ns.min(now);
-        if number.is(seen.release) {
-            let ready = seen.ready_ns.min(now);
-            self.set_ready(now, ready, seen, actions);
-        } else if number.is(seen.done) {
-            self.set_ready(now, claimed_done, seen, actions);
-        } else if number.is(seen.trigger) {
-            self.see_trigger();
-        }
-        if number.is(seen.done) {
-            self.finish(now, Cause::Done, Some(claimed_done), actions);
-        }
-    }
-
-    #[inline(always)]
-    fn take_if_due(&mut self, now: Ns, actions: &mut Actions) {
-        if self.state == State::Armed && now >= self.plan.trigger_at {
-            if self.plan.ordered {
-                return self.wait(None);
-            }
-            // INVARIANT: Armed, so this is the only time; it is stored with this.
-            actions.trigger = self.number;
-            self.state = State::Taken { trigger: now };
-            // INVARIANT: Stored by zernel.
-            let looks = self.plan.holder && self.plan.sample;
-            self.sample = looks.then(|| now.saturating_add(self.plan.cost));
-        }
-    }
-
-    /// Lets the kernels run, if they do not yet, of a request that was ready at `ready`.
-    fn set_ready(&mut self, now: Ns, ready: Ns, seen: &Observed, actions: &mut Actions) {
-        let Some(number) = self.active() else {
-            return;
-        };
-        // Against any claim of the process.
-        let ready = ready.max(self.begin);
-        let trigger = match self.state {
-            State::Idle | State::Running { .. } => return,
-            State::Taken { trigger, .. } => trigger,
-            // The process triggers it as it is ready.
-            State::Armed if number.is(seen.trigger) => ready,
-            State::Armed | State::Waiting { .. } if self.plan.ordered => {
-                return self.set_ready_in_order(number, ready, seen, actions);
-            }
-            State::Armed | State::Waiting { .. } => {
-                actions.trigger = Some(number);
-                now
-            }
-        };
-        if !number.is(seen.release) {
-            actions.release = Some(number);
-        }
-        // INVARIANT: Both words are stored with this, as far as they were not.
-        self.state = State::Running { trigger, ready };
-    }
-
-    /// Gives the GPU back, and is over.
-    fn withdraw(&mut self, now: Ns, cause: Cause, actions: &mut Actions) {
-        match self.state {
-            State::Idle | State::Running { .. } | State::Waiting { ready: Some(_) } => {}
-            State::Armed | State::Waiting { ready: None } => {
-                // INVARIANT: Both words are stored with this.
-                actions.trigger = self.number;
-                actions.release = self.number;
-            }
-            State::Taken { .. } => actions.release = self.number,
-        }
-        self.finish(now, cause, None, actions);
-    }
-
-    /// Is over. A request that is done at an unknown time is so now.
-    fn finish(&mut self, now: Ns, cause: Cause, done: Option<Ns>, actions: &mut Actions) {
-        let Some(number) = self.active() else {
-            return;
-        };
-        let (trigger, ready) = match self.state {
-            State::Idle | State::Armed => (None, None),
-            State::Waiting { ready } => self.end_wait(number, ready, actions),
-            State::Taken { trigger, .. } => (Some(trigger), None),
-            State::Running { trigger, ready } => (Some(trigger), Some(ready)),
-        };
-        let earliest = ready.unwrap_or(self.begin);
-        let end = now.max(earliest);
-        let is_done = cause == Cause::Done;
-        let switched = trigger.map(|trigger| trigger.saturating_add(self.plan.cost));
-        let free = ready.unwrap_or(end);
-        let used_from = switched.map_or(Ns::ZERO, |switched| free.max(switched));
-        actions.over = Some(Record {
-            number,
-            cause,
-            begin: self.begin,
-            trigger,
-            ready,
-            done: is_done.then(|| done.map_or(end, |done| done.max(earliest))),
-            implied: is_done && done.is_none(),
-            end,
-            predicted: self.plan.predicted,
-            early: switched.map_or(Ns::ZERO, |switched| free.saturating_sub(switched)),
-            lost: trigger.map_or(Ns::ZERO, |trigger| used_from.saturating_sub(trigger)),
-            late: match (switched, ready) {
-                (Some(switched), Some(ready)) => switched.saturating_sub(ready),
-                _ => Ns::ZERO,
-            },
-            slo: self.plan.slo,
-        });
-        // INVARIANT: The caller has stored the missing words.
-        self.state = State::Idle;
-        self.sample = None;
     }
 }

@@ -7,6 +7,7 @@
 //! time to the deadline, for anything that others do.
 
 use super::{
+    record::Cause,
     words::{
         Number,
         Observed, //
@@ -64,10 +65,10 @@ impl Slot {
     pub(crate) fn grant(&mut self, number: Number, now: Ns, seen: &Observed) -> Actions {
         let mut actions = Actions::default();
         if self.ordered() == Some(number) {
-            self.look(now, seen, &mut actions);
+            self.look::<true>(now, seen, &mut actions);
             self.go(now, &mut actions);
         }
-        actions.alarm = self.alarm();
+        actions.alarm = self.alarm::<true>();
         actions
     }
 
@@ -77,7 +78,7 @@ impl Slot {
             self.next_look = at.min(self.deadline());
         }
         Actions {
-            alarm: self.alarm(),
+            alarm: self.alarm::<true>(),
             ..Actions::default()
         }
     }
@@ -88,7 +89,7 @@ impl Slot {
             self.look_later(now);
         }
         Actions {
-            alarm: self.alarm(),
+            alarm: self.alarm::<true>(),
             ..Actions::default()
         }
     }
@@ -165,8 +166,44 @@ impl Slot {
     #[inline(never)]
     pub(super) fn alarm_in_order(&self) -> Option<Ns> {
         let look = self.next_look;
-        let alarm = self.own_alarm().map_or(look, |alarm| alarm.min(look));
-        (self.state != State::Idle).then_some(alarm)
+        let alarm = match self.state {
+            State::Idle => return None,
+            State::Waiting { .. } => look,
+            State::Armed => self.plan.trigger_at.min(look),
+            State::Taken { trigger } => trigger.saturating_add(self.plan.lease).min(look),
+            State::Running { .. } => look,
+        };
+        Some(self.sample.map_or(alarm, |due| due.min(alarm)))
+    }
+
+    #[cold]
+    #[inline(never)]
+    pub(super) fn retire_in_order(&mut self, now: Ns, seen: &Observed) -> Actions {
+        self.retire_as::<true>(now, seen)
+    }
+
+    #[cold]
+    #[inline(never)]
+    pub(super) fn poll_in_order(&mut self, now: Ns, seen: &Observed) -> Actions {
+        self.poll_as::<true>(now, seen)
+    }
+
+    #[cold]
+    #[inline(never)]
+    pub(super) fn ready_in_order(&mut self, now: Ns, seen: &Observed) -> Actions {
+        self.ready_as::<true>(now, seen)
+    }
+
+    #[cold]
+    #[inline(never)]
+    pub(super) fn done_in_order(&mut self, now: Ns, seen: &Observed) -> Actions {
+        self.done_as::<true>(now, seen)
+    }
+
+    #[cold]
+    #[inline(never)]
+    pub(super) fn end_in_order(&mut self, now: Ns, seen: &Observed, cause: Cause) -> Actions {
+        self.end_as::<true>(now, seen, cause)
     }
 
     /// The timer fired, be it due or stale.
@@ -221,10 +258,7 @@ impl Slot {
 #[cfg_attr(not(test), kernel::macros::kunit_tests(zernel_policy_request_order))]
 mod tests {
     use super::{
-        super::{
-            record::Cause,
-            Plan, //
-        },
+        super::Plan,
         *, //
     };
 

@@ -152,6 +152,34 @@ impl Succession {
         plan: &Plan,
         actions: &mut Actions,
     ) {
+        if self.current().plan.ordered | plan.ordered {
+            return self.begin_in_order(number, now, seen, plan, actions);
+        }
+        self.begin_as::<false>(number, now, seen, plan, actions);
+    }
+
+    /// The same, if this request or the one before it has a place in the order of deadlines.
+    #[cold]
+    #[inline(never)]
+    fn begin_in_order(
+        &mut self,
+        number: Number,
+        now: Ns,
+        seen: &Observed,
+        plan: &Plan,
+        actions: &mut Actions,
+    ) {
+        self.begin_as::<true>(number, now, seen, plan, actions);
+    }
+
+    fn begin_as<const ORDER: bool>(
+        &mut self,
+        number: Number,
+        now: Ns,
+        seen: &Observed,
+        plan: &Plan,
+        actions: &mut Actions,
+    ) {
         let slot = self.current_mut();
         if slot.active().is_some() {
             if slot.can_wait(seen) {
@@ -160,11 +188,12 @@ impl Succession {
                 self.is_odd = !self.is_odd;
             } else {
                 // Not at its gate: the word may be that of this one.
-                slot.take_up(now, seen, actions);
-                slot.pass(now, actions);
+                slot.take_up::<ORDER>(now, seen, actions);
+                slot.pass::<ORDER>(now, actions);
             }
         }
-        self.current_mut().start(now, number, seen, plan, actions);
+        let slot = self.current_mut();
+        slot.start::<ORDER>(now, number, seen, plan, actions);
     }
 
     /// As [`Slot::retire`].

@@ -353,10 +353,8 @@ impl Slot {
             self.apply(&mut guard, now, &actions);
         }
         guard.follow();
-        let takes_turn = ordered || guard.turn.is_some();
-        drop(guard);
-        if takes_turn {
-            self.take_turn(name.1);
+        if ordered || guard.turn.is_some() {
+            self.take_turn(guard, name.1);
         }
         Ok(Outcome::Begun)
     }

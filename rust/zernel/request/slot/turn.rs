@@ -92,10 +92,11 @@ impl Slot {
         self.apply(state, now, &actions);
     }
 
-    /// The request that has just begun gets its place, behind that of the one before.
+    /// The request that has just begun gets its place, behind that of the one before. Unlocks the slot.
     #[cold]
     #[inline(never)]
-    pub(super) fn take_turn(self: &Arc<Self>, user: Uid) {
+    pub(super) fn take_turn(self: &Arc<Self>, state: Guarded<'_>, user: Uid) {
+        drop(state);
         self.settle();
         let state = self.lock();
         let (Some(number), Some(group), Some(level)) =
@@ -132,11 +133,16 @@ impl Slot {
     /// Unlocks the slot after an event.
     #[inline(always)]
     pub(super) fn release(&self, state: Guarded<'_>) {
-        let has_turn = state.turn.is_some();
-        drop(state);
-        if has_turn {
-            self.settle();
+        if state.turn.is_some() {
+            self.release_in_order(state);
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn release_in_order(&self, state: Guarded<'_>) {
+        drop(state);
+        self.settle();
     }
 
     /// Has the order follow an event of the slot. Without its lock.
