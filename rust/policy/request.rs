@@ -229,11 +229,19 @@ impl Slot {
     }
 
     /// The timer fired, be it due or stale, or somebody wants to know where the request is.
+    #[allow(dead_code, reason = "the tests on the host ask")]
     pub(crate) fn poll(&mut self, now: Ns, seen: &Observed) -> Actions {
+        let mut actions = Actions::default();
+        self.poll_into(now, seen, &mut actions);
+        actions
+    }
+
+    /// The same, with the actions added to `actions`.
+    fn poll_into(&mut self, now: Ns, seen: &Observed, actions: &mut Actions) {
         if self.plan.ordered {
-            return self.poll_in_order(now, seen);
+            return self.poll_in_order(now, seen, actions);
         }
-        self.poll_as::<false>(now, seen)
+        self.poll_as::<false>(now, seen, actions);
     }
 
     /// The process says that its data is ready.

@@ -184,8 +184,8 @@ impl Slot {
 
     #[cold]
     #[inline(never)]
-    pub(super) fn poll_in_order(&mut self, now: Ns, seen: &Observed) -> Actions {
-        self.poll_as::<true>(now, seen)
+    pub(super) fn poll_in_order(&mut self, now: Ns, seen: &Observed, actions: &mut Actions) {
+        self.poll_as::<true>(now, seen, actions);
     }
 
     #[cold]

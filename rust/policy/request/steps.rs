@@ -71,24 +71,27 @@ impl Slot {
         actions
     }
 
-    pub(super) fn poll_as<const ORDER: bool>(&mut self, now: Ns, seen: &Observed) -> Actions {
-        let mut actions = Actions::default();
+    pub(super) fn poll_as<const ORDER: bool>(
+        &mut self,
+        now: Ns,
+        seen: &Observed,
+        actions: &mut Actions,
+    ) {
         if self.number.is_some_and(|number| number.is(seen.done)) {
-            self.sample_if_done(seen.done_ns.min(now), seen, &mut actions);
+            self.sample_if_done(seen.done_ns.min(now), seen, actions);
         }
-        self.look::<ORDER>(now, seen, &mut actions);
-        self.take_if_due::<ORDER>(now, &mut actions);
+        self.look::<ORDER>(now, seen, actions);
+        self.take_if_due::<ORDER>(now, actions);
         if ORDER && self.next_look != Ns::ZERO {
-            self.look_at_order(now, &mut actions);
+            self.look_at_order(now, actions);
         }
-        self.sample_if_due(now, seen, &mut actions);
+        self.sample_if_due(now, seen, actions);
         if let State::Taken { trigger } = self.state {
             if now >= trigger.saturating_add(self.plan.lease) {
-                self.withdraw::<ORDER>(now, Cause::Expired, &mut actions);
+                self.withdraw::<ORDER>(now, Cause::Expired, actions);
             }
         }
         actions.alarm = self.alarm::<ORDER>();
-        actions
     }
 
     pub(super) fn ready_as<const ORDER: bool>(&mut self, now: Ns, seen: &Observed) -> Actions {

@@ -203,7 +203,14 @@ impl Succession {
 
     /// As [`Slot::poll`].
     pub(crate) fn poll(&mut self, now: Ns, seen: &Observed) -> Actions {
-        self.current_mut().poll(now, seen)
+        let mut actions = Actions::default();
+        self.poll_into(now, seen, &mut actions);
+        actions
+    }
+
+    /// The same, with the actions added to `actions`.
+    pub(crate) fn poll_into(&mut self, now: Ns, seen: &Observed, actions: &mut Actions) {
+        self.current_mut().poll_into(now, seen, actions);
     }
 
     /// As [`Slot::ready`].

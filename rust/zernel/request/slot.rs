@@ -475,6 +475,20 @@ impl Slot {
         state.follow();
     }
 
+    /// The timer has expired.
+    #[inline(always)]
+    fn expire(&self, state: &mut Guarded<'_>) {
+        state.alarm = Ns::ZERO;
+        let now = Ns(now_ns());
+        let mut actions = Actions::default();
+        let seen = self.observe();
+        state.requests.poll_into(now, &seen, &mut actions);
+        self.apply(state, now, &actions);
+        if actions.trigger.is_none() {
+            state.catch_up();
+        }
+    }
+
     fn trigger(&self, state: &mut State, number: Number) {
         if let Some(words) = self.words() {
             words.trigger(number.get());
@@ -495,14 +509,9 @@ impl Timed for Inner {
 
     fn expired(this: Expired<'_, Self>) {
         let mut state = this.lock();
-        state.alarm = Ns::ZERO;
-        let slot = state.driven();
-        let now = Ns(now_ns());
-        let actions = state.requests.poll(now, &slot.observe());
-        slot.apply(&mut state, now, &actions);
-        if actions.trigger.is_none() {
-            state.catch_up();
+        if state.turn.is_some() {
+            return turn::expired(state);
         }
-        slot.release(state);
+        state.driven().expire(&mut state);
     }
 }

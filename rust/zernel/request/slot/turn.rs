@@ -82,6 +82,15 @@ impl Waiter for Slot {
     }
 }
 
+/// The timer of a slot with a place has expired.
+#[cold]
+#[inline(never)]
+pub(super) fn expired(mut state: Guarded<'_>) {
+    let slot = state.driven();
+    slot.expire(&mut state);
+    slot.release(state);
+}
+
 impl Slot {
     /// A request of its own stores its trigger, if it waits.
     fn let_go(&self, state: &mut Guarded<'_>, number: Number, now: Ns) {
