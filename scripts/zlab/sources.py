@@ -19,7 +19,8 @@ GENERATED = {"Cargo.lock"}
 # Programs need nothing else, so each holds the whole ABI of a device.
 ANY_LENGTH = {"include/uapi/linux/zernel.h", "include/uapi/linux/zernel_sim.h",
               "tools/tests/selftest/record/v1/linux/zernel.h",
-              "tools/tests/selftest/record/v2/linux/zernel.h"}
+              "tools/tests/selftest/record/v2/linux/zernel.h",
+              "tools/tests/selftest/record/v3/linux/zernel.h"}
 # Of folders; elsewhere it is GPL-2.0.
 LICENCES = {
     "tools/": "MIT OR Apache-2.0",

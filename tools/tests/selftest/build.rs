@@ -9,7 +9,7 @@ use std::process::Command;
 fn main() -> Result<(), Box<dyn Error>> {
     let record = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?).join("record");
     println!("cargo::rerun-if-changed={}", record.display());
-    for version in ["v1", "v2"] {
+    for version in ["v1", "v2", "v3"] {
         for bits in ["64", "32"] {
             build(&record, version, bits)?;
         }

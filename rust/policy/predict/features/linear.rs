@@ -21,15 +21,48 @@
 //! rescaled. When a window of [`WINDOW`] observations has needed far less of it, everything is learnt
 //! anew.
 
-use super::{
-    Memory,
-    ALL,
-    GIVEN, //
-};
 use crate::policy::{
     predict::LONGEST,
     units::Ns, //
 };
+
+/// The features that a caller can give.
+pub(crate) const GIVEN: usize = 8;
+/// Those that zernel adds.
+const MEASURED: usize = 3;
+/// All of them.
+pub(super) const ALL: usize = GIVEN + MEASURED;
+
+/// The observations that a regression remembers: one that is n others old has the weight
+/// (1 - 1/memory)^n.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Memory(u32);
+
+impl Memory {
+    /// Bounds: fewer than 16 cannot tell eleven features apart, and 1,024 are ten seconds of a
+    /// hundred requests each.
+    pub(crate) const RANGE: (u32, u32) = (16, 1_024);
+
+    /// So many observations, or the nearest number within the bounds.
+    pub(crate) fn new(observations: u32) -> Self {
+        let (least, most) = Self::RANGE;
+        Self(observations.clamp(least, most))
+    }
+
+    /// Their number.
+    pub(crate) const fn number(self) -> u32 {
+        self.0
+    }
+
+    /// The usual one: Documentation/prediction.rst has the replays that speak for it.
+    pub(crate) const DEFAULT: Self = Self(128);
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
 
 /// Bits of a feature at its full scale.
 const UNIT: u32 = 22;

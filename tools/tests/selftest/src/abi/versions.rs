@@ -25,7 +25,7 @@ macro_rules! programs {
 }
 
 /// Programs of the recorded headers: version, 64 and 32 bits.
-const PROGRAMS: [(&str, [&[u8]; 2]); 2] = [programs!("v1"), programs!("v2")];
+const PROGRAMS: [(&str, [&[u8]; 2]); 3] = [programs!("v1"), programs!("v2"), programs!("v3")];
 
 /// `ENOEXEC`.
 const NO_EXEC: i32 = 8;
