@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! A slot: carries out decisions of [`policy::request`](crate::policy::request) about its requests.
 
+mod begin;
 mod roles;
 mod state;
 mod turn;
@@ -37,7 +38,6 @@ use crate::{
         deadline::Order,
         level::Level,
         predict::{
-            features::Features,
             fixed::Fixed,
             Choice,
             Kind, //
@@ -58,6 +58,11 @@ use crate::{
     },
     tuned, //
 };
+pub(crate) use begin::{
+    Begin,
+    Begun,
+    Outcome, //
+};
 use kernel::{
     prelude::*,
     sync::{
@@ -70,45 +75,6 @@ use kernel::{
 };
 pub(crate) use state::Name;
 use state::State;
-
-/// The wishes of a request that begins.
-pub(crate) struct Begin<'a> {
-    /// Its preparation takes as long as expected; else it is predicted as tuned.
-    pub(crate) exact: bool,
-    /// True if the stream has a holder.
-    pub(crate) holder: bool,
-    /// It has a gate.
-    pub(crate) gate: bool,
-    /// The time that the process expects; 0: none.
-    pub(crate) expected: Ns,
-    /// Longest latency that is no violation; 0: any.
-    pub(crate) slo: Ns,
-    /// Its features, if it has some that count; never with `exact`.
-    pub(crate) features: Option<&'a Features>,
-}
-
-/// A request that begins.
-#[derive(Default)]
-pub(crate) struct Begun {
-    /// Its number.
-    pub(crate) request: u32,
-    /// Its predicted preparation time, 0 if there is no prediction.
-    pub(crate) predicted: Ns,
-    /// When the GPU is taken for it.
-    pub(crate) trigger_at: Ns,
-}
-
-/// The outcome of a begin.
-pub(crate) enum Outcome {
-    /// It has begun.
-    Begun,
-    /// Nothing: [`Slot::bind`] has to come first.
-    Unbound,
-    /// Nothing: the process could not be told of it.
-    Untold,
-    /// Nothing: [`Slot::make_room`] has to come first.
-    NoRoom,
-}
 
 /// A slot of a page.
 pub(crate) struct Inner {
