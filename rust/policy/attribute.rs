@@ -146,6 +146,8 @@ pub(crate) struct Attribute<V> {
     given: Option<(V, Origin)>,
     /// The least that was set without, above that.
     limit: Option<(V, Origin)>,
+    /// The owner has taken less than the manager gave.
+    is_lowered: bool,
     /// The most specific assignment is not less than the layers beneath, and does not count.
     is_passed_over: bool,
 }
@@ -166,6 +168,7 @@ impl<V: Value> Attribute<V> {
     pub(crate) const NONE: Self = Self {
         given: None,
         limit: None,
+        is_lowered: false,
         is_passed_over: false,
     };
 
@@ -185,6 +188,7 @@ impl<V: Value> Attribute<V> {
         if own.is_privileged() {
             return Self {
                 given: Some((own.value, origin)),
+                is_lowered: own.allowed != Some(own.value),
                 ..Self::NONE
             };
         }
@@ -244,6 +248,11 @@ impl<V: Value> Attribute<V> {
     /// True if privilege has given a value.
     pub(crate) fn is_given(&self) -> bool {
         self.given.is_some()
+    }
+
+    /// True if the value is the one that privilege gave, of which nobody has taken anything since.
+    pub(crate) fn is_as_given(&self) -> bool {
+        self.given.is_some() && self.limit.is_none() && !self.is_lowered
     }
 
     /// True if no assignment has it.
@@ -317,6 +326,29 @@ mod tests {
             over_200(asked(100), given(900)),
             (900, Source::Thread, false)
         );
+    }
+
+    #[test]
+    fn what_the_owner_takes_is_not_as_given() {
+        let over = |all: &[Option<Own<Us>>]| {
+            let all = all.iter().copied();
+            all.fold(Attribute::NONE, |a, own| a.over(own, PROCESS))
+                .is_as_given()
+        };
+        let lowered = Some(Own::lowered(Us(300), given(900)));
+        assert!(lowered.is_some_and(|own| own.is_privileged()));
+        assert!(over(&[given(900)]));
+        // One that does not count changes nothing.
+        assert!(over(&[given(900), asked(901)]));
+        assert!(over(&[given(900), asked(300), given(300)]));
+        for bad in [
+            &[][..],
+            &[asked(300)],
+            &[given(900), asked(300)],
+            &[lowered],
+        ] {
+            assert!(!over(bad));
+        }
     }
 
     #[test]

@@ -140,6 +140,9 @@ impl Layers {
             weight: weight.value,
             timeslice,
             is_held_down: shared && self.timeslice.is_given(),
+            may_keep: !is_dropped
+                && self.level.is_as_given()
+                && level.origin.source != Source::Default,
         }
     }
 }
@@ -157,6 +160,9 @@ pub(crate) struct Effective {
     pub(crate) timeslice: Attribute<Us>,
     /// The time slice was given, but only takes, because the work of several processes has it.
     pub(crate) is_held_down: bool,
+    /// A manager gave it just this level, so that it may keep the engine where the level does. Its
+    /// owner could lower itself to any other, and a default is anybody's.
+    pub(crate) may_keep: bool,
 }
 
 impl Effective {
@@ -167,13 +173,15 @@ impl Effective {
         weight: Weight::DEFAULT,
         timeslice: Attribute::NONE,
         is_held_down: false,
+        may_keep: false,
     };
 
-    /// A level, and nothing else.
+    /// A level that a manager gives, and nothing else.
     pub(crate) fn of(level: Level) -> Self {
         Self {
             level: Some(level),
             origin: Origin::of(Source::Default),
+            may_keep: true,
             ..Self::NONE
         }
     }
@@ -232,6 +240,24 @@ mod tests {
         assert_eq!(level(over), (Some(at(3)), Source::Cgroup));
         let none = Layers::default_class(None);
         assert_eq!(level(none), (None, Source::None));
+    }
+
+    #[test]
+    fn only_what_a_manager_gave_may_keep_the_engine() {
+        let lowered = Some(Assignment {
+            level: Some(Own::lowered(at(3), by_admin(at(1)).and_then(|a| a.level))),
+            ..Assignment::NONE
+        });
+        let may = |layers: Layers, shared| layers.effective(shared).may_keep;
+        let given = Layers::NONE.over(Source::Process, by_admin(at(3)));
+        assert!(may(given, false));
+        // Nothing raises what others share.
+        assert!(!may(given, true));
+        assert!(!may(Layers::NONE.over(Source::Process, lowered), false));
+        let below = Layers::NONE.over(Source::Cgroup, by_admin(at(1)));
+        assert!(!may(below.over(Source::Tsg, by_user(at(3))), false));
+        assert!(!may(Layers::default_class(Some(at(3))), false));
+        assert!(!may(Layers::NONE, false));
     }
 
     #[test]

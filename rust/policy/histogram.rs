@@ -152,6 +152,25 @@ impl<const SUB_BITS: u32, const BUCKETS: usize> Histogram<SUB_BITS, BUCKETS> {
         Some(middle.max(self.min).min(self.max))
     }
 
+    /// As [`Self::quantile`], of the durations that were counted since this was as `before`.
+    pub(crate) fn quantile_since(&self, before: &Self, share: Ppm) -> Option<Ns> {
+        let since = |(count, before): (&u64, &u64)| count.saturating_sub(*before);
+        let counts = || self.counts.iter().zip(&before.counts).map(since);
+        let all = counts().fold(0, u64::saturating_add);
+        // The shortest of all is in the first bucket that is not empty.
+        let rank = share.of_rounded_up(all).max(1);
+        let mut below = 0u64;
+        let index = counts().position(|count| {
+            below = below.saturating_add(count);
+            below >= rank
+        })?;
+        let middle = match index.saturating_add(1) >= BUCKETS {
+            true => self.max,
+            false => Self::SCALE.midpoint(index),
+        };
+        Some(middle.max(self.min).min(self.max))
+    }
+
     /// Every bucket, the shortest durations first. The last one has no end in truth.
     #[allow(dead_code, reason = "the simulation and the tests on the host ask")]
     pub(crate) fn buckets(&self) -> impl Iterator<Item = Bucket> + '_ {
@@ -285,6 +304,34 @@ mod tests {
         assert_eq!(a.min(), Some(Ns(7)));
         assert_eq!(a.max(), Some(Ns(500)));
         assert_eq!(a.buckets().map(|b| b.count).sum::<u64>(), 3);
+    }
+
+    #[test]
+    fn a_quantile_of_the_last_ones_alone() {
+        let mut h = Coarse::EMPTY;
+        let mut before = Coarse::EMPTY;
+        assert_eq!(h.quantile_since(&before, Ppm(500_000)), None);
+        for _ in 0..100 {
+            h.record(Ns(1_000));
+        }
+        before.merge(&h);
+        assert_eq!(h.quantile_since(&before, Ppm(500_000)), None);
+        for (time, times) in [(1 << 20, 9), (1 << 25, 1)] {
+            for _ in 0..times {
+                h.record(Ns(time));
+            }
+        }
+        assert_eq!(h.quantile(Ppm(500_000)), Some(Ns(1_000)));
+        let since = |share| {
+            h.quantile_since(&before, Ppm(share))
+                .map_or(0, |time| time.0)
+        };
+        for share in [0, 500_000, 900_000] {
+            assert!((1 << 20..1 << 21).contains(&since(share)));
+        }
+        for share in [900_001, 1_000_000] {
+            assert_eq!(since(share), 1 << 25);
+        }
     }
 
     #[test]

@@ -111,6 +111,21 @@ impl Set {
         Self(self.0 | other.0)
     }
 
+    /// The levels that are not in `other`.
+    pub(crate) fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    /// A bit for each level, the most urgent first.
+    pub(crate) const fn bits(self) -> u8 {
+        self.0
+    }
+
+    /// The set with these bits.
+    pub(crate) const fn of_bits(bits: u8) -> Self {
+        Self(bits)
+    }
+
     /// The levels that are in one of the two only.
     pub(crate) fn difference(self, other: Self) -> Self {
         Self(self.0 ^ other.0)
@@ -198,6 +213,9 @@ mod tests {
         assert!(set.difference(all).contains(Level::LC));
         assert!(!set.difference(all).contains(Level::BE));
         assert_eq!(set.union(set.difference(all)), all);
+        assert_eq!(all.without(set), set.difference(all));
+        assert_eq!(set.without(all), Set::NONE);
+        assert_eq!(Set::of_bits(set.bits()), set);
     }
 
     #[test]

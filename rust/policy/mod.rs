@@ -35,6 +35,7 @@ pub(crate) mod request;
 pub(crate) mod rest;
 pub(crate) mod ring;
 pub(crate) mod rotation;
+pub(crate) mod slices;
 pub(crate) mod spread;
 pub(crate) mod switch_cost;
 pub(crate) mod tunables;

@@ -5,6 +5,7 @@ pub(crate) mod phases;
 pub(crate) mod requests;
 pub(crate) mod settings;
 mod slice;
+pub(crate) mod slices;
 pub(crate) mod turns;
 
 pub(crate) use super::refused::Refused;
@@ -22,6 +23,7 @@ use super::{
 };
 use phases::Phases;
 use requests::Requests;
+use slices::Slices;
 use turns::Turns;
 
 /// The tunables.
@@ -35,6 +37,7 @@ pub(crate) struct Tunables {
     enabled: bool,
     default_class: Option<Level>,
     timeslices: [Us; level::COUNT],
+    slices: Slices,
     min_timeslice: Us,
     max_timeslice: Us,
     lc_gid: Option<u32>,
@@ -69,6 +72,7 @@ impl Tunables {
             enabled: true,
             default_class: None,
             timeslices: Level::ALL.map(Level::default_timeslice),
+            slices: Slices::new(),
             min_timeslice: Us(50),
             max_timeslice: Us(5_000_000),
             lc_gid: None,
@@ -208,7 +212,7 @@ impl Tunables {
         self.user_control = policy;
     }
 
-    /// The time slice of a level before it is clamped.
+    /// The time slice of a level in the table, before it is clamped.
     pub(crate) fn timeslice(&self, level: Level) -> Us {
         self.timeslices
             .get(level.number() as usize)
@@ -242,16 +246,22 @@ impl Tunables {
         Ok(())
     }
 
-    /// The longest time slice that is ever asked for.
+    /// The longest time slice that is ever asked for: what was tuned, or what the policy needs.
     pub(crate) fn max_timeslice(&self) -> Us {
-        self.max_timeslice
+        let needed = self.slices.policy().longest();
+        needed.map_or(self.max_timeslice, |needed| needed.max(self.max_timeslice))
     }
 
-    /// Changes [`Self::max_timeslice`]; it cannot pass the minimum.
+    /// Changes [`Self::max_timeslice`]; it passes neither the minimum nor what the policy needs. What it
+    /// reads as already changes nothing: saved and put back, what was tuned is there with the table.
     pub(crate) fn set_max_timeslice(&mut self, slice: Us) -> Result<(), Refused> {
         let slice = slice::in_range(slice)?;
-        if slice < self.min_timeslice {
+        let needed = self.slices.policy().longest();
+        if slice < self.min_timeslice || needed.is_some_and(|needed| slice < needed) {
             return Err(Refused::OutOfRange);
+        }
+        if slice == self.max_timeslice() {
+            return Ok(());
         }
         // INVARIANT: Just checked.
         self.max_timeslice = slice;

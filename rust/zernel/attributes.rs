@@ -5,6 +5,7 @@
 
 pub(crate) mod nice;
 mod phases;
+mod slices;
 mod triggers;
 mod turns;
 mod value;
@@ -412,6 +413,29 @@ sysfs::groups! {
     Timeslice<7>,
     MinTimeslice,
     MaxTimeslice,
+    slices::Policy,
+    slices::Preemptible<0>,
+    slices::Preemptible<1>,
+    slices::Preemptible<2>,
+    slices::Preemptible<3>,
+    slices::Preemptible<4>,
+    slices::Preemptible<5>,
+    slices::Period,
+    slices::GainOf<0>,
+    slices::GainOf<1>,
+    slices::GainOf<2>,
+    slices::TargetOf<0, false>,
+    slices::TargetOf<0, true>,
+    slices::TargetOf<1, false>,
+    slices::TargetOf<1, true>,
+    slices::TargetOf<2, false>,
+    slices::TargetOf<2, true>,
+    slices::TargetOf<3, false>,
+    slices::TargetOf<3, true>,
+    slices::TargetOf<4, false>,
+    slices::TargetOf<4, true>,
+    slices::TargetOf<5, false>,
+    slices::TargetOf<5, true>,
     LcGid,
     LcAdmission,
     EventRingSize,

@@ -22,7 +22,10 @@ use crate::{
         tsg,
         Registry, //
     },
-    request::keys::Key, //
+    request::keys::{
+        self,
+        Key, //
+    }, //
 };
 use kernel::{
     fmt::Write as _,
@@ -47,7 +50,9 @@ impl Show for State {
             from = tsg::Id(found.id).after();
         }
         let mut from = Some((Uid(0), 0));
-        while let Some(key) = from {
+        // Keys that come and go meanwhile do not make it longer than a table.
+        for _ in 0..keys::MAX {
+            let Some(key) = from else { break };
             let Some(((uid, name), key)) = registry::with(|r| r.key_from(key))? else {
                 break;
             };
@@ -80,9 +85,10 @@ fn write_key(uid: u32, name: u64, key: &Key, out: &mut Text) -> Result {
 fn head(out: &mut Text) -> Result {
     let ((gpus, tsgs, assignments), t) = registry::with(|r| (r.population(), *r.tunables()))?;
     out.write_fmt(fmt!(
-        "enabled {} user_control {} gpus {} tsgs {} assignments {}\n",
+        "enabled {} user_control {} slice_policy {} gpus {} tsgs {} assignments {}\n",
         u8::from(t.enabled()),
         t.user_control().name(),
+        t.slices().policy().name(),
         gpus,
         tsgs,
         assignments

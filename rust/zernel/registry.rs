@@ -418,7 +418,7 @@ impl Registry {
         };
         let before = core::mem::replace(&mut tsg.effective, effective);
         let is_moved = before.level != effective.level;
-        if is_moved || before.weight != effective.weight {
+        if is_moved || before.weight != effective.weight || before.may_keep != effective.may_keep {
             self.news.add(id, tsg);
             self.schedule.update(id, tsg);
             gpu.kick();

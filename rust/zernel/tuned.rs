@@ -4,6 +4,7 @@
 
 use crate::policy::{
     deadline::Order,
+    level,
     nice::Delta,
     phase::Phase,
     predict::{
@@ -49,6 +50,12 @@ static EXCLUDES: Atomic<bool> = Atomic::new(false);
 
 /// The margin of a key that nothing is known of, in µs.
 static SAFETY_MARGIN: Atomic<u32> = Atomic::new(0);
+
+/// Levels that keep the engine to the end of a burst, a bit each, and [`FOLLOWS`].
+static SLICES: Atomic<u32> = Atomic::new(0);
+
+/// Slices follow latencies.
+const FOLLOWS: u32 = 1 << 8;
 
 /// The observations that a regression over features remembers; 0: features do not count.
 static FEATURES: Atomic<u32> = Atomic::new(0);
@@ -99,6 +106,15 @@ pub(crate) struct Requested {
 /// Makes tunables known. Called with the registry locked.
 pub(crate) fn publish(tunables: &Tunables) {
     LC_GID.store(tunables.lc_gid().map_or(NO_GROUP, u64::from), Relaxed);
+    let follows = match tunables.feedback() {
+        Some(_) => FOLLOWS,
+        None => 0,
+    };
+    let kept = match tunables.enabled() {
+        true => tunables.slices().kept(),
+        false => level::Set::NONE,
+    };
+    SLICES.store(u32::from(kept.bits()) | follows, Relaxed);
     publish_requests(tunables.requests());
     publish_phases(tunables.phases());
 }
@@ -139,6 +155,16 @@ fn publish_phases(phases: &Phases) {
 /// The group whose members may raise classes.
 pub(crate) fn lc_gid() -> Option<u32> {
     u32::try_from(LC_GID.load(Relaxed)).ok()
+}
+
+/// Levels that keep the engine to the end of a burst.
+pub(crate) fn kept_levels() -> level::Set {
+    level::Set::of_bits(SLICES.load(Relaxed) as u8)
+}
+
+/// True if slices follow latencies.
+pub(crate) fn slices_follow() -> bool {
+    SLICES.load(Relaxed) & FOLLOWS != 0
 }
 
 /// The tunables of requests that were published last.

@@ -5,11 +5,13 @@ pub(crate) mod activity;
 pub(crate) mod budget;
 pub(crate) mod calls;
 pub(crate) mod exclusion;
+mod follow;
 mod looks;
 pub(crate) mod members;
 pub(crate) mod pass;
 pub(crate) mod perform;
 pub(crate) mod provider;
 pub(crate) mod rotation;
+mod slices;
 #[cfg(zernel_kunit)]
 mod tests;

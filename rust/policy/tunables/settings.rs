@@ -14,6 +14,7 @@ use crate::policy::{
         Interleave,
         Level, //
     },
+    slices::Instead,
     units::Us, //
 };
 
@@ -78,6 +79,8 @@ pub(crate) struct Conditions {
     pub(crate) turns: bool,
     /// Levels with a spent budget: they are treated like BE.
     pub(crate) throttled: level::Set,
+    /// Slices in place of those of levels.
+    pub(crate) instead: Instead,
 }
 
 impl Conditions {
@@ -89,6 +92,7 @@ impl Conditions {
         },
         turns: false,
         throttled: level::Set::NONE,
+        instead: Instead::NONE,
     };
 }
 
@@ -98,6 +102,8 @@ pub(crate) struct Meaning {
     enabled: bool,
     default_class: Option<Level>,
     timeslices: [Us; level::COUNT],
+    /// The least slices of TSGs that keep the engine; 0 of other levels.
+    kept: [Us; level::COUNT],
     min_timeslice: Us,
     max_timeslice: Us,
     /// The time slice of best-effort TSGs that take turns, if they do.
@@ -110,9 +116,10 @@ impl Tunables {
         Meaning {
             enabled: self.enabled,
             default_class: self.default_class,
-            timeslices: self.timeslices,
+            timeslices: self.slices_in_force(),
+            kept: self.kept_slices(),
             min_timeslice: self.min_timeslice,
-            max_timeslice: self.max_timeslice,
+            max_timeslice: self.max_timeslice(),
             turns: self
                 .turns
                 .discipline()
@@ -150,6 +157,13 @@ impl Meaning {
             .unwrap_or(level.default_timeslice())
     }
 
+    /// The least slice of a TSG that keeps the engine; `None`: it does not.
+    fn kept_slice(&self, effective: Effective) -> Option<Us> {
+        let level = effective.level.filter(|_| effective.may_keep)?;
+        let least = self.kept.get(level.number() as usize).copied();
+        least.filter(|&least| least > Us(0))
+    }
+
     /// The settings that the GPU is asked to give a TSG with `effective` in force.
     ///
     /// `None` means: the settings from before zernel. Turns and spent budgets only shorten a time
@@ -161,7 +175,10 @@ impl Meaning {
         let (decided, only_shortens) = match effective.level {
             Some(level) => {
                 let from = Origin::of(Source::Level);
-                let slice = self.timeslice(level);
+                let slice = match self.kept_slice(effective) {
+                    Some(least) => self.timeslice(level).max(least),
+                    None => on.instead.of(level).unwrap_or(self.timeslice(level)),
+                };
                 (effective.timeslice.decide(slice, from), false)
             }
             None => effective.timeslice.decide_alone()?,
@@ -175,7 +192,8 @@ impl Meaning {
         let mut why = effective.why_passed_over(decided.is_passed_over);
         let mut slice = value;
         if effective.level.is_some_and(is_throttled) {
-            let shorter = slice.min(self.timeslice(Level::BE));
+            let be = on.instead.of(Level::BE);
+            let shorter = slice.min(be.unwrap_or(self.timeslice(Level::BE)));
             why = why.and(Why::THROTTLED, shorter != slice);
             slice = shorter;
         }

@@ -75,7 +75,7 @@ pub(super) fn begin(client: &Client, arg: usize, size: usize) -> Result {
         }
     };
     let answer = abi::Answer::new::<uapi::zernel_request_begin>(arg, size, ANSWER)?;
-    let ask = Begin {
+    let mut ask = Begin {
         exact,
         holder: begin.flags & uapi::ZERNEL_REQUEST_NO_HOLDER == 0,
         gate,
@@ -108,7 +108,9 @@ pub(super) fn begin(client: &Client, arg: usize, size: usize) -> Result {
                 bind(slot, tsg, name, ask.holder)?;
                 is_bound = true;
             }
-            Outcome::NoRoom => slot.make_room()?,
+            // A statistic that can be done without refuses no request.
+            Outcome::NoRoom if slot.make_room().is_err() => ask.features = None,
+            Outcome::NoRoom => {}
             // Binding ends the request before, so that the answer is made sure of first.
             Outcome::Unbound | Outcome::Untold => {
                 drop(slots);

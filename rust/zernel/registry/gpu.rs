@@ -21,6 +21,7 @@ use crate::{
     policy::{
         backoff::Backoff,
         level,
+        slices::Instead,
         tunables::settings::{
             Bounds,
             Conditions, //
@@ -188,6 +189,8 @@ pub(crate) struct Gpu {
     pub(crate) generation: u64,
     /// Levels with a spent budget.
     pub(crate) throttled: level::Set,
+    /// Slices that follow latencies, in place of those of levels.
+    pub(crate) instead: Instead,
     /// Settings the provider took.
     pub(crate) applied: u64,
     /// Calls answered `EAGAIN`.
@@ -233,6 +236,7 @@ impl Gpu {
             bounds: self.bounds,
             turns: self.has_turns(),
             throttled: self.throttled,
+            instead: self.instead,
         }
     }
 

@@ -15,12 +15,12 @@ use crate::{
         rcu::Guard,
         time::now_ns, //
     },
-    policy::level, //
+    policy::tunables::settings::Conditions, //
 };
 use kernel::prelude::*;
 
-/// Calls `f` with a TSG, the throttled levels of its GPU, and whether another class is in force for
-/// it than it has been brought in line with. `None`: there is no such TSG. Takes no lock, unless it
+/// Calls `f` with a TSG, the conditions on its GPU, and whether another class is in force for it
+/// than it has been brought in line with. `None`: there is no such TSG. Takes no lock, unless it
 /// changes all the time.
 ///
 /// # Errors
@@ -28,7 +28,7 @@ use kernel::prelude::*;
 /// `ENODEV` the module is on its way out.
 pub(crate) fn tsg<T>(
     id: tsg::Id,
-    f: impl Fn(&Found<'_>, level::Set, bool) -> T,
+    f: impl Fn(&Found<'_>, &Conditions, bool) -> T,
 ) -> Result<Option<T>> {
     let look = |view: &View, guard: &Guard| {
         let Some(found) = view.tsg(id, guard)? else {
@@ -36,7 +36,7 @@ pub(crate) fn tsg<T>(
         };
         let on = view.conditions(found.gpu, guard)?;
         let follows = view.read(guard, |classes| classes.is_to_follow(id, &found))?;
-        Some(Some(f(&found, on.throttled, follows)))
+        Some(Some(f(&found, &on, follows)))
     };
     for _ in 0..TRIES {
         if let Some(result) = VIEW.with(look).ok_or(ENODEV)? {

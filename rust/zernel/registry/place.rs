@@ -56,6 +56,8 @@ pub(crate) struct InSchedule {
     pub(super) gpu: GpuId,
     /// Number of the level that it ranks as.
     pub(super) level: u32,
+    /// It is one that may keep the engine.
+    pub(super) may_keep: bool,
     pub(super) tsg: TsgId,
 }
 

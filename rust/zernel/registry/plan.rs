@@ -26,6 +26,8 @@ pub(crate) struct Change {
     pub(crate) turns: Option<turns::Candidate>,
     /// Its level has a budget.
     pub(crate) budget: Option<Level>,
+    /// It may keep the engine, if its level does.
+    pub(crate) may_keep: bool,
 }
 
 /// The tunables of turns and budgets.
@@ -37,7 +39,8 @@ pub(crate) struct Terms {
     pub(crate) budgets: [Option<Params>; level::COUNT],
 }
 
-/// TSGs of a GPU that follow a change of the levels with a spent budget, and the place that is reached.
+/// TSGs of a GPU that follow a change of the levels with a spent budget, or of their slices, and the
+/// place that is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Throttle {
     /// The GPU.

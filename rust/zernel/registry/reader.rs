@@ -117,6 +117,7 @@ impl Registry {
             handle: named.handle,
             turns: self.candidate(named.handle, named.id),
             budget: self.watched(named.id),
+            may_keep: self.tsg(named.id).is_some_and(|tsg| tsg.effective.may_keep),
         }
     }
 }

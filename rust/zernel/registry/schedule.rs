@@ -43,6 +43,7 @@ impl Schedule {
         let key = is_in.then_some(InSchedule {
             gpu: tsg.gpu,
             level: tsg.effective.rank().number(),
+            may_keep: tsg.effective.may_keep,
             tsg: id,
         });
         if tsg.in_schedule.key() == key {

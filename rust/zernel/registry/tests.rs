@@ -12,5 +12,6 @@ mod queue;
 mod refresh;
 mod requests;
 mod schedule;
+mod slices;
 mod steps;
 mod turns;

@@ -36,7 +36,9 @@ impl Registry {
             .is_tightened_by(tunables.user_control());
         let turns_changed = tunables.turns() != self.tunables.turns()
             || tunables.enabled() != self.tunables.enabled()
+            || tunables.slices().kept() != self.tunables.slices().kept()
             || tunables.gives_other_budgets(&self.tunables);
+        let follows_changed = tunables.feedback().is_some() != self.tunables.feedback().is_some();
         self.tunables = tunables;
         tuned::publish(&tunables);
         self.view.tune(tunables.meaning(), &mut self.writer);
@@ -49,6 +51,8 @@ impl Registry {
         }
         if turns_changed {
             self.change_turns();
+        } else if follows_changed {
+            self.gpus.iter().for_each(|(_, gpu)| gpu.kick());
         }
         if tightened {
             self.walk(Walk::all(true));

@@ -10,7 +10,10 @@ use super::{
         self,
         Gpu, //
     },
-    place::InSchedule,
+    place::{
+        InSchedule,
+        Named, //
+    },
     plan::{
         exclusion::{
             self,
@@ -40,6 +43,7 @@ use crate::{
             Level, //
         },
         preempt::Verdict,
+        slices::Instead,
         tunables::Tunables,
         units::{
             Ms,
@@ -153,12 +157,35 @@ impl Registry {
         })
     }
 
-    /// Brings a TSG in line with the levels that have a spent budget. Returns what is left.
+    /// Levels have these slices on a GPU, in place of their usual ones. Returns the TSGs that are to
+    /// follow, by [`Self::follow_throttle`].
+    pub(crate) fn set_instead(&mut self, id: gpu::Id, instead: Instead) -> Option<Throttle> {
+        let gpu = self.gpus.get_mut(&id)?;
+        let mut levels = instead.changed(&gpu.instead);
+        if levels.contains(Level::BE) {
+            // These have that of best-effort.
+            levels = levels.union(gpu.throttled);
+        }
+        gpu.instead = instead;
+        self.view.change_gpu(id, gpu.conditions(), &mut self.writer);
+        Some(Throttle {
+            gpu: id,
+            levels,
+            after: None,
+        })
+    }
+
+    /// Brings a TSG in line with the levels that have a spent budget, or other slices. Returns what is
+    /// left. One that keeps the engine with a budget, and without does not, is news for an exclusion.
     pub(crate) fn follow_throttle(&mut self, mut throttle: Throttle) -> Option<Throttle> {
         let (handle, id) = self.next_tsg_of(throttle.gpu, throttle.after)?;
-        let level = self.tsg(id).and_then(|tsg| tsg.effective.level);
-        if level.is_some_and(|level| throttle.levels.contains(level)) {
+        let effective = self.tsg(id).map(|tsg| tsg.effective);
+        let effective = effective.filter(|e| e.level.is_some_and(|l| throttle.levels.contains(l)));
+        if let Some(effective) = effective {
             self.refresh(id);
+            if effective.may_keep && self.tunables.slices().kept().contains(effective.rank()) {
+                self.add_news(id);
+            }
         }
         throttle.after = Some(handle);
         Some(throttle)
@@ -204,9 +231,45 @@ impl Registry {
 
     /// True if a TSG is to be kept off the GPU for requests of `level`.
     pub(crate) fn is_less_urgent(&self, id: tsg::Id, level: Level) -> bool {
-        self.tsgs
-            .get(&id)
-            .is_some_and(|tsg| tsg.traits.compute && level.is_above(tsg.effective.rank()))
+        self.tsgs.get(&id).is_some_and(|tsg| {
+            let rank = tsg.effective.rank();
+            let is_below = tsg.traits.compute && level.is_above(rank);
+            let is_kept = tsg.effective.may_keep && self.kept_on(tsg.gpu).contains(rank);
+            is_below && !is_kept
+        })
+    }
+
+    /// Levels that keep the engine of a GPU to the end of their bursts: none where no budget bounds it.
+    pub(crate) fn kept_on(&self, id: gpu::Id) -> level::Set {
+        let gpu = self.gpus.get(&id).filter(|gpu| gpu.has_turns());
+        match gpu.filter(|_| self.tunables.enabled()) {
+            Some(gpu) => self.tunables.slices().kept().without(gpu.throttled),
+            None => level::Set::NONE,
+        }
+    }
+
+    /// The first TSG to exclude from a place on, but for those that keep the engine as one of a level
+    /// in `kept`.
+    fn first_to_exclude(
+        &self,
+        mut from: InSchedule,
+        kept: level::Set,
+    ) -> Option<(InSchedule, Named)> {
+        loop {
+            let cursor = self.schedule.0.cursor_lower_bound(&from)?;
+            let (&key, &named) = cursor.current();
+            let level = Level::new(key.level).filter(|_| key.may_keep);
+            let is_kept = level.is_some_and(|level| kept.contains(level));
+            if key.gpu != from.gpu || !is_kept {
+                return (key.gpu == from.gpu).then_some((key, named));
+            }
+            from = InSchedule {
+                level: key.level + 1,
+                may_keep: false,
+                tsg: tsg::Id::FIRST,
+                ..key
+            };
+        }
     }
 
     /// TSGs of a GPU that are to be scheduled and are less urgent than `level`: the first ones, or
@@ -214,6 +277,7 @@ impl Registry {
     pub(crate) fn less_urgent(&self, id: gpu::Id, level: Level, found: &mut Found) -> bool {
         found.tsgs = [None; exclusion::PIECE];
         let is_open = self.gpus.get(&id).is_some_and(|gpu| !gpu.closing);
+        let kept = self.kept_on(id);
         for place in &mut found.tsgs {
             let from = match found.last {
                 Some(last) => InSchedule {
@@ -223,12 +287,12 @@ impl Registry {
                 None => InSchedule {
                     gpu: id,
                     level: level.number() + 1,
+                    may_keep: false,
                     tsg: tsg::Id::FIRST,
                 },
             };
-            let next = self.schedule.0.cursor_lower_bound(&from);
-            let next = next.map(|cursor| (*cursor.current().0, *cursor.current().1));
-            let Some((key, tsg)) = next.filter(|(key, _)| is_open && key.gpu == id) else {
+            let next = self.first_to_exclude(from, kept);
+            let Some((key, tsg)) = next.filter(|_| is_open) else {
                 break;
             };
             *place = Some(tsg);

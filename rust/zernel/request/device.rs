@@ -172,6 +172,16 @@ impl Device {
         self.kicks.done(is_good);
     }
 
+    /// It cannot be served yet; the worker knows when to try again.
+    pub(crate) fn put_off(&self, urgent: Urgent) {
+        self.kicks.add(urgent);
+    }
+
+    /// True if TSGs are to be served at once.
+    pub(crate) fn has_urgent(&self) -> bool {
+        self.kicks.are_waiting()
+    }
+
     /// The TSG that is to be served at once, and waits longest.
     pub(crate) fn urgent(&self) -> Option<Urgent> {
         self.kicks.take()

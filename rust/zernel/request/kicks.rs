@@ -101,6 +101,11 @@ impl Kicks {
         }
     }
 
+    /// True if some wait.
+    pub(super) fn are_waiting(&self) -> bool {
+        !self.waiting.lock().ring.is_empty()
+    }
+
     /// The one that waits longest. Once the provider cannot do it, nobody waits any more.
     pub(super) fn take(&self) -> Option<Urgent> {
         let mut waiting = self.waiting.lock();

@@ -2,13 +2,16 @@
 //! Keeps the levels above best-effort within their budgets, from the worker of a GPU: carries out
 //! decisions of [`policy::budget`](crate::policy::budget).
 
-use super::activity::{
-    behind,
-    key,
-    Activity,
-    Key,
-    Looker,
-    Walk, //
+use super::{
+    activity::{
+        behind,
+        key,
+        Activity,
+        Key,
+        Looker,
+        Walk, //
+    },
+    follow::Followers, //
 };
 use crate::{
     glue::time::now_ns,
@@ -22,16 +25,15 @@ use crate::{
             self,
             Level, //
         },
+        slices::held_for,
         units::Ns, //
     },
     registry::{
         self,
         gpu,
-        plan::{
-            Change,
-            Throttle, //
-        }, //
+        plan::Change, //
     },
+    tuned,
     worker::calls::Calls, //
 };
 use kernel::{
@@ -42,9 +44,6 @@ use kernel::{
     },
 };
 
-/// Times that TSGs are brought in line in a step.
-const FOLLOWED: usize = 8;
-
 /// A TSG of a level with a budget.
 ///
 /// # Invariants
@@ -52,6 +51,8 @@ const FOLLOWED: usize = 8;
 /// Without `spare` it is one of those that have something to run.
 struct Watched {
     level: Level,
+    /// It may keep the engine.
+    may_keep: bool,
     /// GPU time that it had when it was last looked at.
     ran: Option<Ns>,
     /// The node for its place among those.
@@ -67,9 +68,11 @@ pub(crate) struct Budgets {
     running: RBTree<Key, ()>,
     /// The number of these, by level.
     counts: [usize; level::COUNT],
+    /// The number of those that may keep the engine, by level.
+    keepers: [usize; level::COUNT],
     throttled: level::Set,
     /// TSGs that are still to follow the last change of these.
-    follow: Option<Throttle>,
+    follow: Followers,
     /// The level for which others are kept off the GPU, and since when that is not charged.
     held: Option<(Level, Ns)>,
     walk: Walk,
@@ -103,8 +106,9 @@ impl Budgets {
             watched: RBTree::new(),
             running: RBTree::new(),
             counts: [0; level::COUNT],
+            keepers: [0; level::COUNT],
             throttled: level::Set::NONE,
-            follow: None,
+            follow: Followers::none(),
             held: None,
             walk: Walk::new(Looker::Budgets),
             from: (0, 0),
@@ -146,6 +150,16 @@ impl Budgets {
             .any(|level| runs.contains(level) && !self.throttled.contains(level))
     }
 
+    /// True if a less urgent level than this keeps the engine to the end of its burst: it has
+    /// something to run and budget left. `kept`: the levels that do so.
+    pub(crate) fn keeps_from(&self, level: Level, kept: level::Set) -> bool {
+        let kept = kept.without(self.throttled);
+        Level::ALL
+            .into_iter()
+            .zip(self.keepers)
+            .any(|(below, count)| count > 0 && level.is_above(below) && kept.contains(below))
+    }
+
     /// Levels with a spent budget.
     pub(crate) fn throttled(&self) -> level::Set {
         self.throttled
@@ -179,11 +193,12 @@ impl Budgets {
     /// `ENOMEM`; it is not watched then.
     pub(crate) fn take(&mut self, change: &Change, activity: &Activity) -> Result {
         let key = key(change.handle);
-        let known = self.watched.get(&key).map(|watched| watched.level);
+        let known = self.watched.get(&key).map(|w| (w.level, w.may_keep));
         match (known, change.budget) {
             (Some(old), Some(new)) => {
                 if let Some(watched) = self.watched.get_mut(&key) {
-                    watched.level = new;
+                    let new = (new, change.may_keep);
+                    (watched.level, watched.may_keep) = new;
                     if watched.spare.is_none() {
                         self.count(old, false);
                         self.count(new, true);
@@ -199,6 +214,7 @@ impl Budgets {
                 // INVARIANT: It is looked at before it counts as one that has something to run.
                 let new = Watched {
                     level,
+                    may_keep: change.may_keep,
                     ran: None,
                     spare: Some(spare),
                 };
@@ -210,8 +226,11 @@ impl Budgets {
         Ok(())
     }
 
-    fn count(&mut self, level: Level, more: bool) {
-        if let Some(count) = self.counts.get_mut(level.number() as usize) {
+    fn count(&mut self, (level, may_keep): (Level, bool), more: bool) {
+        let place = level.number() as usize;
+        let keepers = self.keepers.get_mut(place).filter(|_| may_keep);
+        let both = [self.counts.get_mut(place), keepers];
+        for count in both.into_iter().flatten() {
             *count = match more {
                 true => count.saturating_add(1),
                 false => count.saturating_sub(1),
@@ -224,7 +243,7 @@ impl Budgets {
         let Some(watched) = self.watched.get_mut(&key) else {
             return;
         };
-        let level = watched.level;
+        let level = (watched.level, watched.may_keep);
         match (runs, watched.spare.take()) {
             (true, Some(spare)) => {
                 // INVARIANT: It is one of them.
@@ -241,6 +260,14 @@ impl Budgets {
         }
     }
 
+    /// Looks at a few of the TSGs that were reported.
+    pub(crate) fn look(&mut self, driver: &impl Calls, activity: &Activity) {
+        self.walk.rest();
+        while let Some(key) = self.walk.next(&self.watched, activity) {
+            self.look_at(driver, key);
+        }
+    }
+
     /// Charges GPU time to the budgets, and looks at a few TSGs for that: those that were reported,
     /// and those that run. Where these are more than a few, it goes through all of them when their
     /// time may have spent a budget, and charges when it is through.
@@ -253,11 +280,8 @@ impl Budgets {
         activity: &Activity,
         held: Option<(Level, Ns)>,
     ) -> Next {
-        self.follow();
-        self.walk.rest();
-        while let Some(key) = self.walk.next(&self.watched, activity) {
-            self.look_at(driver, key);
-        }
+        self.follow.step();
+        self.look(driver, activity);
         self.look_at_running(driver);
         if self.left > 0 {
             return Next::Again;
@@ -265,22 +289,11 @@ impl Budgets {
         let now = Ns(now_ns());
         let since = self.held.or(held);
         self.held = held.map(|(level, _)| (level, now));
-        let kept = since.map(|(level, since)| (level, now.saturating_sub(since)));
-        self.due = self.charge(gpu, now, kept);
-        match self.walk.is_over(activity) && self.follow.is_none() {
+        let since = since.map(|(level, since)| (level, now.saturating_sub(since)));
+        self.due = self.charge(gpu, now, since);
+        match self.walk.is_over(activity) && self.follow.are_none() {
             true => Next::At(self.due),
             false => Next::Again,
-        }
-    }
-
-    /// Brings some TSGs in line with the levels that have a spent budget.
-    fn follow(&mut self) {
-        for _ in 0..FOLLOWED {
-            let Some(throttle) = self.follow.take() else {
-                return;
-            };
-            // Without a registry there are none.
-            self.follow = registry::with(|r| r.follow_throttle(throttle)).unwrap_or(None);
         }
     }
 
@@ -325,10 +338,12 @@ impl Budgets {
     }
 
     /// Charges each level for itself and for those that are more urgent, which keep BE waiting too.
-    /// `kept`: how long others were kept off the GPU, all of which BE has waited for, whether or not
-    /// something ran.
-    fn charge(&mut self, gpu: gpu::Id, now: Ns, kept: Option<(Level, Ns)>) -> Option<Ns> {
+    /// `held`: how long others were kept off the GPU, all of which BE has waited for, whether or not
+    /// something ran. Less urgent levels that keep the engine pay for their part themselves.
+    fn charge(&mut self, gpu: gpu::Id, now: Ns, held: Option<(Level, Ns)>) -> Option<Ns> {
         let ran = core::mem::replace(&mut self.ran, [Ns::ZERO; level::COUNT]);
+        let kept = tuned::kept_levels().without(self.throttled);
+        let held = held.map(|(by, time)| (by, held_for(by, time, &ran, kept)));
         let runs = self.runs();
         let mut throttled = level::Set::NONE;
         let mut next: Option<Ns> = None;
@@ -341,7 +356,7 @@ impl Budgets {
                 busy |= Level::ALL.get(charged).is_some_and(|&l| runs.contains(l));
                 charged += 1;
             }
-            if let Some((_, time)) = kept.filter(|(by, _)| by.number() <= level.number()) {
+            if let Some((_, time)) = held.filter(|(by, _)| by.number() <= level.number()) {
                 sum = sum.max(time);
                 busy = true;
             }
@@ -360,11 +375,7 @@ impl Budgets {
         if throttled != self.throttled {
             // Without a registry there is nothing to change.
             let changed = registry::with(|r| r.set_throttled(gpu, throttled)).unwrap_or(None);
-            let levels = self.follow.map_or(level::Set::NONE, |before| before.levels);
-            self.follow = changed.map(|changed| Throttle {
-                levels: changed.levels.union(levels),
-                ..changed
-            });
+            self.follow.change(changed);
             self.throttled = throttled;
         }
         next

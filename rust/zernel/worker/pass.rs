@@ -42,6 +42,7 @@ use crate::{
             Urgent, //
         },
     },
+    tuned,
     worker::{
         activity::Activity,
         budget::{
@@ -59,6 +60,7 @@ use crate::{
             self,
             Rotation, //
         },
+        slices::Slices,
     },
 };
 use kernel::{
@@ -108,6 +110,8 @@ pub(crate) struct Pass {
     listening: Atomic<bool>,
     /// Looks at the load, for others than requests.
     looks: Looks,
+    /// Slices that follow latencies.
+    slices: Slices,
 }
 
 impl Pass {
@@ -173,16 +177,29 @@ impl Pass {
         }
     }
 
-    /// Has run lists begin anew for TSGs that are to be served at once. Returns when to come back if
-    /// the provider cannot do so now.
-    fn kick_urgent(&self, device: &Device, throttled: level::Set) -> Option<Ms> {
+    /// Has run lists begin anew for TSGs that are to be served at once. Where a level keeps the engine
+    /// from them, they wait until it does not. Returns when to come back if the provider cannot do so
+    /// now.
+    fn kick_urgent(&self, device: &Device, budgets: &Budgets, kept: level::Set) -> Option<Ms> {
+        let throttled = budgets.throttled();
+        let mut waits = None;
         // Those that come meanwhile wake the worker once more: others are not to wait for them.
         for _ in 0..kicks::ROOM {
-            let Urgent { tsg, level } = device.urgent()?;
+            let urgent = device.urgent()?;
+            let Urgent { tsg, level } = urgent;
             let handle = registry::with(|r| r.urgent(tsg)).unwrap_or(None);
             let Some(handle) = handle.filter(|_| !throttled.contains(level)) else {
                 continue;
             };
+            if budgets.keeps_from(level, kept) {
+                device.put_off(urgent);
+                if waits == Some(urgent) {
+                    // All of them were here once.
+                    return None;
+                }
+                waits.get_or_insert(urgent);
+                continue;
+            }
             let began = Ns(now_ns());
             let result = self.ops.kick(self.handle, handle);
             device.took(Ns(now_ns()).saturating_sub(began));
@@ -228,6 +245,7 @@ impl Pass {
             activity: KBox::pin_init(Activity::new(), GFP_KERNEL)?,
             listening: Atomic::new(false),
             looks,
+            slices: Slices::new(gpu)?,
         })
     }
 
@@ -324,18 +342,26 @@ impl Pass {
         let throttled = budgets.throttled();
         let device = registry::with(|r| {
             let gpu = r.gpu(self.gpu).filter(|gpu| !gpu.unresponsive)?;
-            Some(gpu.requests.clone())
+            Some((gpu.requests.clone(), gpu.has_turns()))
         });
-        let Ok(Some(device)) = device else {
+        let Ok(Some((device, has_turns))) = device else {
             budgets.release();
             self.stop_looks();
             return rotation::Next::Idle;
         };
-        if let Some(delay) = self.kick_urgent(&device, throttled) {
+        let kept = tuned::kept_levels();
+        if kept != level::Set::NONE && device.has_urgent() {
+            // A burst that has just begun is not to be ended.
+            budgets.look(&driver, &self.activity);
+        }
+        if let Some(delay) = self.kick_urgent(&device, &budgets, kept) {
             budgets.release();
             self.stop_looks();
             return rotation::Next::Wait(delay);
         }
+        // Some of them, if there are any, wait for the end of a burst.
+        let waits = kept != level::Set::NONE && device.has_urgent();
+        self.slices.tell_missing(self.gpu, abilities, has_turns);
         if !abilities.enable {
             return rotation::Next::Idle;
         }
@@ -365,7 +391,10 @@ impl Pass {
         let charge = budgets.step(&driver, self.gpu, &self.activity, held);
         device.set_lc_busy(budgets.is_busy());
         if budgets.throttled() != throttled {
-            // Requests of levels with a spent budget exclude no TSG.
+            // Requests of levels with a spent budget exclude no TSG, and they keep nothing.
+            return rotation::Next::Again;
+        }
+        if waits && !budgets.keeps_from(Level::LC, kept) {
             return rotation::Next::Again;
         }
         let mut rotation = self.rotation.lock();
@@ -448,6 +477,7 @@ impl Job for Pass {
             if more && round % Self::ROUNDS != 0 {
                 continue;
             }
+            let slices = worker.slices.step();
             if worker.looks.go_on() || more {
                 continue;
             }
@@ -457,11 +487,8 @@ impl Job for Pass {
             };
             // A TSG with changes that fail is left alone until then.
             let due = registry::with(|r| r.next_due(worker.gpu)).unwrap_or(None);
-            let at = match (at, due) {
-                (Some(at), Some(due)) => Some(at.min(due)),
-                (at, due) => at.or(due),
-            };
-            if let Some(at) = at {
+            let all = [at, due, slices].into_iter().flatten();
+            if let Some(at) = all.min() {
                 worker.kick_at(at);
             }
             return;

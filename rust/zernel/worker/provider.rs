@@ -28,6 +28,7 @@ use crate::{
         backoff::Backoff,
         control::Verdict,
         level,
+        slices::Instead,
         tunables::settings::Bounds,
         units::{
             Ms,
@@ -160,6 +161,7 @@ fn gpu_added(provider: ArcBorrow<'_, Provider>, description: &gpu::Description<'
         served: Uid::ROOT,
         generation: 1,
         throttled: level::Set::NONE,
+        instead: Instead::NONE,
         applied: 0,
         retries: 0,
         errors: 0,

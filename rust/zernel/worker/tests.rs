@@ -148,6 +148,7 @@ fn change_on(runlist: u32, handle: u64, takes_turns: bool, disabled: bool) -> Ch
             weight: Weight::DEFAULT,
         }),
         budget: (!takes_turns).then_some(Level::LC),
+        may_keep: true,
     }
 }
 

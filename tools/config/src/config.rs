@@ -38,7 +38,8 @@ pub struct Scheduler {
     pub gpu_id: u32,
 }
 
-/// The level of each type of task: 0 (most urgent) to 7, `lc` for 0 or `be` for 7.
+/// The level of each type of task: 0 (most urgent) to 7, or a name: `lc` or `critical` for 0,
+/// `high`, `above-normal`, `normal`, `below-normal`, `low`; `be` or `background` for 7.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Priorities {

@@ -103,7 +103,7 @@ pub enum Error {
         most: u32,
     },
     /// A number or a word that is no level.
-    #[error("{place}: '{value}' is no level; expected lc, be or 0 (most urgent) to 7")]
+    #[error("{place}: '{value}' is no level; expected a name such as lc, be or normal, or 0 (most urgent) to 7")]
     Level {
         /// Its place.
         place: Place,

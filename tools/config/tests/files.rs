@@ -90,7 +90,14 @@ fn release_words_have_names() {
 
 #[test]
 fn levels_have_names_and_numbers() {
-    for (text, number) in [("lc", 0), ("LC", 0), ("0", 0), ("'7'", 7), ("be", 7)] {
+    for (text, number) in [
+        ("lc", 0),
+        ("LC", 0),
+        ("0", 0),
+        ("'7'", 7),
+        ("be", 7),
+        ("normal", 3),
+    ] {
         let config = read(&format!("priorities: {{latency_critical: {text}}}")).unwrap();
         assert_eq!(
             config.priorities.latency_critical.number(),
@@ -238,14 +245,14 @@ const BAD: &[(&str, &str, &str)] = &[
     (
         "priorities: {best_effort: 8}",
         "NO_LEVEL",
-        "z.yaml:1: priorities.best_effort: '8' is no level; expected lc, be or 0 (most urgent) to \
-         7",
+        "z.yaml:1: priorities.best_effort: '8' is no level; expected a name such as lc, be or \
+         normal, or 0 (most urgent) to 7",
     ),
     (
-        "priorities: {best_effort: high}",
+        "priorities: {best_effort: higher}",
         "NO_LEVEL",
-        "z.yaml:1: priorities.best_effort: 'high' is no level; expected lc, be or 0 (most urgent) \
-         to 7",
+        "z.yaml:1: priorities.best_effort: 'higher' is no level; expected a name such as lc, be \
+         or normal, or 0 (most urgent) to 7",
     ),
     (
         "priorities: {best_effort: true}",

@@ -19,8 +19,22 @@ pub struct Level(u8);
 
 /// Text or number that names no level.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is not a level: it takes lc, be or a number from 0 (most urgent) to 7")]
+#[error(
+    "'{0}' is not a level: it takes lc, be, critical, high, above-normal, normal, below-normal, low, \
+     background or a number from 0 (most urgent) to 7"
+)]
 pub struct ParseLevelError(String);
+
+/// Names of levels besides `lc` and `be`. Level 6, where work without a class ranks, has none.
+const NAMES: [(&str, u8); 7] = [
+    ("critical", 0),
+    ("high", 1),
+    ("above-normal", 2),
+    ("normal", 3),
+    ("below-normal", 4),
+    ("low", 5),
+    ("background", 7),
+];
 
 impl Level {
     /// Number of levels.
@@ -83,7 +97,10 @@ impl FromStr for Level {
             _ if text.eq_ignore_ascii_case("lc") => Some(Self::LC.0),
             _ if text.eq_ignore_ascii_case("be") => Some(Self::BE.0),
             _ if text.len() == 1 => text.parse().ok(),
-            _ => None,
+            _ => NAMES
+                .iter()
+                .find(|(name, _)| text.eq_ignore_ascii_case(name))
+                .map(|&(_, number)| number),
         };
         number
             .and_then(Self::new)
@@ -121,6 +138,17 @@ mod tests {
     }
 
     #[test]
+    fn levels_have_names() {
+        for (name, number) in NAMES {
+            for text in [name.to_owned(), name.to_uppercase()] {
+                assert_eq!(text.parse(), Ok(Level(number)));
+            }
+            assert!(format!("{name}s").parse::<Level>().is_err());
+        }
+        assert!("default".parse::<Level>().is_err());
+    }
+
+    #[test]
     fn abi_value_none_is_no_level_and_others_are_refused() {
         assert_eq!(Level::from_abi(u32::MAX), Ok(None));
         assert_eq!(Level::from_abi(7), Ok(Some(Level::BE)));
@@ -145,7 +173,9 @@ mod tests {
         #[test]
         fn other_text_is_refused(text in "\\PC{0,4}") {
             let known = ["lc", "be", "0", "1", "2", "3", "4", "5", "6", "7"];
-            prop_assume!(!known.contains(&text.to_ascii_lowercase().as_str()));
+            let text = text.to_ascii_lowercase();
+            let is_name = NAMES.iter().any(|(name, _)| *name == text);
+            prop_assume!(!is_name && !known.contains(&text.as_str()));
             prop_assert!(text.parse::<Level>().is_err());
         }
     }

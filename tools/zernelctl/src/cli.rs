@@ -175,7 +175,7 @@ struct TsgListArgs {
     /// Only TSGs of this process.
     #[arg(long, value_parser = process)]
     pid: Option<u32>,
-    /// Only TSGs of this level: lc, be or a number from 0 to 7.
+    /// Only TSGs of this level: its name, such as lc or be, or a number from 0 to 7.
     #[arg(long)]
     level: Option<Level>,
     /// TSGs of copy and other engines, too.
@@ -242,7 +242,7 @@ struct RequestsArgs {
     /// Only requests of this TSG, by its id in `tsg list`.
     #[arg(long, value_name = "ID", conflicts_with = "level")]
     tsg: Option<tsg::Id>,
-    /// Only requests that began at this level: lc, be or a number from 0 to 7.
+    /// Only requests that began at this level: its name, such as lc or be, or a number from 0 to 7.
     #[arg(long)]
     level: Option<Level>,
     /// Show the distribution of each time, too.

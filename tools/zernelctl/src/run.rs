@@ -21,7 +21,7 @@ use crate::{cgroup, exit};
 /// The command line of `run`.
 #[derive(Debug, ClapArgs)]
 pub struct Args {
-    /// The level: lc, be or a number from 0 (most urgent) to 7.
+    /// The level: lc, be, another name such as normal, or a number from 0 (most urgent) to 7.
     #[arg(long, value_name = "LEVEL")]
     class: Level,
     /// Run the command in a cgroup of its own with the class, so that its children have it, too. The

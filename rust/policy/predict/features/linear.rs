@@ -79,8 +79,10 @@ const FRACTION: u32 = 4;
 const ROUNDS: usize = 4;
 /// Observations after which the scale of features is looked at.
 const WINDOW: u8 = 64;
-/// A feature that needed so many bits fewer in a window has too coarse a scale: 1/64 of it is left.
-const TOO_COARSE: u8 = 6;
+/// A feature that spreads over so many bits fewer in a window has too coarse a scale: 1/256 of it is left.
+const TOO_COARSE: u8 = 8;
+/// Bits of those that zernel measures: shares in millionths, and a rate up to a thousand.
+const MEASURED_BITS: [u8; MEASURED] = [20, 20, 10];
 /// Errors beyond so many times the usual one count as that.
 const CLIP: u64 = 6;
 
@@ -108,8 +110,10 @@ struct Axis {
     weight: i64,
     /// Covariance with the time.
     with_time: i64,
-    /// Bits that a distance has needed, and in this window.
+    /// Bits that a distance has needed.
     bits: u8,
+    /// The first value of the window, and the bits that distances from that have needed in it.
+    first: i64,
     lately: u8,
 }
 
@@ -120,6 +124,7 @@ impl Axis {
         weight: 0,
         with_time: 0,
         bits: 0,
+        first: 0,
         lately: 0,
     };
 
@@ -183,9 +188,20 @@ pub(super) struct Linear {
 }
 
 impl Linear {
+    /// Those that zernel measures have their whole range as a scale, so that no rare value of one, which
+    /// others can bring about, changes it.
+    const AXES: [Axis; ALL] = {
+        let mut axes = [Axis::NEW; ALL];
+        let [busy, io, stalls] = MEASURED_BITS;
+        axes[GIVEN].bits = busy;
+        axes[GIVEN + 1].bits = io;
+        axes[GIVEN + 2].bits = stalls;
+        axes
+    };
+
     /// Nothing is known.
     pub(super) const NEW: Self = Self {
-        axes: [Axis::NEW; ALL],
+        axes: Self::AXES,
         with: [0; PAIRS],
         mean: 0,
         usual: 0,
@@ -207,17 +223,15 @@ impl Linear {
         Some(Ns(sum.clamp(0, HEAVIEST) as u64))
     }
 
-    /// Learns from a preparation.
-    pub(super) fn observe(&mut self, values: [i64; ALL], took: Ns, memory: Memory) {
+    /// Learns from a preparation. Returns true if it has forgotten all others for a finer scale.
+    pub(super) fn observe(&mut self, values: [i64; ALL], took: Ns, memory: Memory) -> bool {
         let took = took.min(LONGEST);
         if self.seen == 0 {
-            for (axis, value) in self.axes.iter_mut().zip(values) {
-                axis.origin = value;
-            }
+            self.begin(values);
             self.mean = (took.0 as i64) << FRACTION;
             self.usual = took.0 / 4;
             self.seen = 1;
-            return;
+            return false;
         }
         // A value beyond the scale counts as at its end here: nothing is known of what lies there.
         let took = self.clipped(values, took);
@@ -227,7 +241,7 @@ impl Linear {
         for _ in 0..ROUNDS {
             self.descend();
         }
-        self.look_at_window(values);
+        self.look_at_window(values)
     }
 
     /// The time, not further from the expected one than errors usually are.
@@ -255,7 +269,8 @@ impl Linear {
                 continue;
             };
             let needed = bits_of(axis.distance(value));
-            axis.lately = axis.lately.max(needed);
+            let lately = bits_of(value.saturating_sub(axis.first));
+            axis.lately = axis.lately.max(lately);
             let Some(more) = needed.checked_sub(axis.bits).filter(|&more| more > 0) else {
                 continue;
             };
@@ -361,25 +376,35 @@ impl Linear {
         self.with.get(pair(one, other)).copied().unwrap_or(0)
     }
 
-    /// Learns anew where the scale of a feature has become too coarse.
-    fn look_at_window(&mut self, values: [i64; ALL]) {
+    /// Learns anew where the scale of a feature has become too coarse for the caller's values of late.
+    /// Returns true if so.
+    fn look_at_window(&mut self, values: [i64; ALL]) -> bool {
         self.window = self.window.saturating_add(1);
         if self.window < WINDOW {
-            return;
+            return false;
         }
         self.window = 0;
-        let is_too_coarse = |axis: &Axis| axis.lately.saturating_add(TOO_COARSE) <= axis.bits;
-        if self.axes.iter().any(is_too_coarse) {
+        let is_too_coarse =
+            |axis: &Axis| axis.lately > 0 && axis.lately.saturating_add(TOO_COARSE) <= axis.bits;
+        let given = self.axes.iter().take(GIVEN);
+        let is_anew = given.into_iter().any(is_too_coarse);
+        if is_anew {
             let (mean, usual) = (self.mean, self.usual);
             *self = Self::NEW;
-            for (axis, value) in self.axes.iter_mut().zip(values) {
-                axis.origin = value;
-            }
+            self.begin(values);
             (self.mean, self.usual, self.seen) = (mean, usual, 1);
-            return;
         }
-        for axis in &mut self.axes {
-            axis.lately = 0;
+        for (axis, value) in self.axes.iter_mut().zip(values) {
+            (axis.first, axis.lately) = (value, 0);
+        }
+        is_anew
+    }
+
+    /// The first values are the origins of the caller's features.
+    fn begin(&mut self, values: [i64; ALL]) {
+        let given = self.axes.iter_mut().take(GIVEN);
+        for (axis, value) in given.zip(values) {
+            (axis.origin, axis.first) = (value, value);
         }
     }
 }

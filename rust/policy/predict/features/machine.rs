@@ -18,6 +18,23 @@ pub(crate) struct Machine {
     pub(crate) stalls: Permille,
 }
 
+impl Machine {
+    /// All in one word.
+    pub(crate) fn packed(self) -> u64 {
+        u64::from(self.busy.0) << 42 | u64::from(self.io.0) << 21 | u64::from(self.stalls.0)
+    }
+
+    /// The state in a word.
+    pub(crate) fn unpacked(word: u64) -> Self {
+        let part = |by: u32| (word >> by) as u32 & ((1 << 21) - 1);
+        Self {
+            busy: Ppm(part(42)),
+            io: Ppm(part(21)),
+            stalls: Permille(part(0)),
+        }
+    }
+}
+
 /// Counters of the machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
@@ -108,6 +125,18 @@ mod tests {
     use super::*;
 
     const MS: u64 = 1_000_000;
+
+    #[test]
+    fn a_state_fits_into_a_word() {
+        for (busy, io, stalls) in [(0, 0, 0), (1_000_000, 1, 999), (7, 1_000_000, 1_000)] {
+            let state = Machine {
+                busy: Ppm(busy),
+                io: Ppm(io),
+                stalls: Permille(stalls),
+            };
+            assert_eq!(Machine::unpacked(state.packed()), state);
+        }
+    }
 
     /// Two CPUs, of which one is busy, at this time; each stalls 10 times a second.
     fn counts(ms: u64) -> Counts {

@@ -104,6 +104,7 @@ fn info(registry: &Registry, id: u64, of: LevelOf) -> uapi::zernel_level_info {
         _ => None,
     };
     let interleave = of.level.map_or(0, |level| level.interleave().number());
+    let kept = of.gpu.map(|id| registry.kept_on(id)).unwrap_or_default();
     let throttled = gpu.map(|gpu| gpu.throttled).unwrap_or_default();
     let is_throttled = of.level.is_some_and(|level| throttled.contains(level));
     uapi::zernel_level_info {
@@ -114,8 +115,10 @@ fn info(registry: &Registry, id: u64, of: LevelOf) -> uapi::zernel_level_info {
             .map_or(uapi::ZERNEL_LEVEL_NONE, |level| level.number()),
         flags: combine(&[
             (is_throttled, uapi::ZERNEL_LEVEL_THROTTLED),
-            // Any TSG is left to more urgent work.
-            (true, uapi::ZERNEL_LEVEL_PREEMPTIBLE),
+            (
+                of.level.is_none_or(|level| !kept.contains(level)),
+                uapi::ZERNEL_LEVEL_PREEMPTIBLE,
+            ),
         ]),
         tsgs: counters.tsgs,
         timeslice_us: settings.map_or(0, |settings| settings.timeslice.0),

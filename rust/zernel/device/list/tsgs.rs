@@ -14,7 +14,7 @@ use crate::{
         identity::Viewer,
         uapi, //
     },
-    policy::level,
+    policy::tunables::settings::Conditions,
     registry::{
         self,
         assignments,
@@ -28,6 +28,7 @@ use crate::{
         view::Found,
         Registry, //
     },
+    tuned,
 };
 use kernel::prelude::*;
 
@@ -53,9 +54,9 @@ impl Kind for Tsgs {
 
     fn fill(part: &mut Part<Self::Entry>, filter: &Target, viewer: &Viewer) -> Result {
         if let Target::Tsg(id) = filter {
-            let seen = look::tsg(*id, |found, throttled, follows| {
+            let seen = look::tsg(*id, |found, on, follows| {
                 let is_seen = viewer.sees(found.shown.uid);
-                is_seen.then(|| info(*id, found, throttled, follows, viewer))
+                is_seen.then(|| info(*id, found, on, follows, viewer))
             })?;
             let entry = seen.flatten().ok_or(ENOENT)?;
             part.fill(|from| (from <= id.0).then_some((id.0, Some(entry))));
@@ -65,10 +66,9 @@ impl Kind for Tsgs {
                 registry::with(|r| {
                     let (id, tsg, is_shown) = filter.find(r, viewer, from)?;
                     let entry = is_shown.then(|| {
-                        let throttled = r.gpu(tsg.gpu).map(|gpu| gpu.throttled);
-                        let found = tsg.found();
-                        let throttled = throttled.unwrap_or_default();
-                        info(id, &found, throttled, r.is_to_follow(id), viewer)
+                        let on = r.gpu(tsg.gpu).map(|gpu| gpu.conditions());
+                        let (found, on) = (tsg.found(), on.unwrap_or(Conditions::NONE));
+                        info(id, &found, &on, r.is_to_follow(id), viewer)
                     });
                     Some((id.0, entry))
                 })
@@ -145,14 +145,17 @@ impl Filter {
 fn info(
     id: tsg::Id,
     tsg: &Found<'_>,
-    throttled: level::Set,
+    on: &Conditions,
     follows: bool,
     viewer: &Viewer,
 ) -> uapi::zernel_tsg_info {
     let (shown, state) = (tsg.shown, &tsg.state);
     let (traits, done) = (&state.traits, &state.done);
     let level = state.effective.level;
-    let is_throttled = level.is_some_and(|level| throttled.contains(level));
+    let is_throttled = level.is_some_and(|level| on.throttled.contains(level));
+    // Without a budget nothing would bound it.
+    let may_keep = state.effective.may_keep && on.turns;
+    let is_kept = may_keep && level.is_some_and(|level| tuned::kept_levels().contains(level));
     uapi::zernel_tsg_info {
         id: id.0,
         gpu: tsg.gpu.0,
@@ -169,8 +172,7 @@ fn info(
             (traits.shared, uapi::ZERNEL_TSG_SHARED),
             (state.is_pending || follows, uapi::ZERNEL_TSG_PENDING),
             (state.failed, uapi::ZERNEL_TSG_FAILED),
-            // Any TSG is left to more urgent work.
-            (true, uapi::ZERNEL_TSG_PREEMPTIBLE),
+            (is_throttled || !is_kept, uapi::ZERNEL_TSG_PREEMPTIBLE),
             (is_throttled, uapi::ZERNEL_TSG_THROTTLED),
         ]),
         error: state.last_error,

@@ -14,6 +14,7 @@ use crate::{
             Level, //
         },
         permit::Caller,
+        slices::Instead,
         tunables::settings::Bounds,
         units::{
             Ns,
@@ -126,6 +127,7 @@ pub(super) fn gpu(handle: u64) -> Result<Gpu> {
         served: Uid::ROOT,
         generation: 1,
         throttled: level::Set::NONE,
+        instead: Instead::NONE,
         applied: 0,
         retries: 0,
         errors: 0,

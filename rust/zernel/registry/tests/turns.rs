@@ -28,7 +28,8 @@ use crate::{
         levels::LevelOf,
         plan::{
             exclusion::Found,
-            Change, //
+            Change,
+            Throttle, //
         },
         tests::news::{
             all_news,
@@ -41,7 +42,7 @@ use crate::{
 use kernel::prelude::*;
 
 /// A TSG of this level that has got its settings.
-fn one(level: Level) -> Result<(KBox<Registry>, gpu::Id, tsg::Id, FakeDriver)> {
+pub(super) fn one(level: Level) -> Result<(KBox<Registry>, gpu::Id, tsg::Id, FakeDriver)> {
     let (mut r, gpu) = fixture::registry_with_turns()?;
     let d = FakeDriver::new();
     let id = add_at(&mut r, gpu, 1, level)?;
@@ -55,8 +56,21 @@ fn was_disabled(r: &mut Registry, id: tsg::Id, d: &FakeDriver) {
     assert_eq!(r.was_disabled(id, true, Ok(())), None);
 }
 
+/// Brings TSGs in line with levels that have a spent budget.
+pub(super) fn throttle(r: &mut Registry, gpu: gpu::Id, levels: level::Set) {
+    let changed = r.set_throttled(gpu, levels);
+    follow(r, changed);
+}
+
+/// Brings TSGs in line with a change of their levels.
+pub(super) fn follow(r: &mut Registry, mut left: Option<Throttle>) {
+    while let Some(throttle) = left {
+        left = r.follow_throttle(throttle);
+    }
+}
+
 /// TSGs that are to be kept off a GPU for requests of a level.
-fn less_urgent(r: &Registry, gpu: gpu::Id, level: Level) -> usize {
+pub(super) fn less_urgent(r: &Registry, gpu: gpu::Id, level: Level) -> usize {
     let (mut found, mut count) = (Found::behind(None), 0);
     while r.less_urgent(gpu, level, &mut found) {
         count += found.tsgs.iter().flatten().count();
@@ -234,13 +248,6 @@ mod cases {
         let has_budget = |change: &Change| change.budget.is_some();
         assert!(!all_news(&mut r, gpu)?.iter().any(has_budget));
         Ok(())
-    }
-
-    fn throttle(r: &mut Registry, gpu: gpu::Id, levels: level::Set) {
-        let mut left = r.set_throttled(gpu, levels);
-        while let Some(throttle) = left {
-            left = r.follow_throttle(throttle);
-        }
     }
 
     #[test]

@@ -11,6 +11,7 @@ use libzernel::{Level, Timestamp};
 use zernel_report::beside::{Beside, Slack};
 use zernel_report::figures::LEGEND;
 use zernel_report::outcome::{Comparison, Mode};
+use zernel_report::requests::Requests;
 use zernel_report::stats::Latencies;
 use zernel_report::suite as results;
 use zernel_report::{page, plots, queues, readme, table, training as loops};
@@ -135,7 +136,7 @@ enum Command {
 #[derive(Debug, ClapArgs)]
 #[command(allow_negative_numbers = true)]
 struct ClientArgs {
-    /// Class to take: lc, be or a number from 0 to 7. Without it the class stays as it is.
+    /// Class to take: a name, such as lc or be, or a number from 0 to 7. Without it the class stays as it is.
     #[arg(long, value_name = "LEVEL")]
     class: Option<Level>,
     /// Network to serve.
@@ -389,7 +390,8 @@ fn client(args: &ClientArgs) -> Result<()> {
     let mut device = Device::new(&gpu, 0, &spec, args.seed);
     device.warm_up()?;
     let schedule = Schedule::new(&spec.arrival, Duration::ZERO, args.seed)?;
-    let requests = device.serve(schedule, Timestamp::now(), checked.duration())?;
+    let ahead = (schedule, Requests::for_run(&spec, checked.duration()));
+    let requests = device.serve(ahead, Timestamp::now(), checked.duration())?;
     let latencies = Latencies::new(requests.iter().map(|request| request.latency()));
     let summary = latencies.summary();
     let mut out = io::stdout().lock();

@@ -43,11 +43,16 @@ pub fn serve(
 ) -> Result<Requests> {
     let mut now = machine.now();
     loop {
+        if now >= until {
+            requests.miss(schedule.awaited(until));
+            return Ok(requests);
+        }
         let next = schedule.next(now);
-        if next.tick.max(now) >= until {
+        if next.tick >= until {
             return Ok(requests);
         }
         requests.dropped += next.dropped;
+        requests.miss(next.overtaken);
         if machine.expect(&next)? {
             now = machine.now();
         }
@@ -192,6 +197,23 @@ mod tests {
         machine.now = Duration::ZERO;
         let requests = machine.serve(Duration::from_secs(1));
         assert_eq!((requests.due, requests.missed), (2, 0));
+    }
+
+    #[test]
+    fn requests_that_are_never_served_miss_their_deadlines() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.csv");
+        // 2 ms each or so: the second and the third arrive beside the first, and those at 0.0995
+        // beside the one before it, until the run is over.
+        let text = "time_s,deadline_us\n0.010,5000\n0.0101,5000\n0.0102,5000\n0.0985,5000\n\
+                    0.0995,5000\n0.0996,5000\n0.0997,\n0.2,5000\n";
+        std::fs::write(&path, text).unwrap();
+        let arrival = Arrival::Trace(zernel_workload::Trace::new(&path));
+        let mut machine = Ideal::new(arrival, Network::Vgg);
+        let requests = machine.serve(Duration::from_millis(100));
+        assert_eq!(requests.number, [0, 2, 3]);
+        assert_eq!(requests.dropped, 1);
+        assert_eq!((requests.due, requests.missed), (6, 3));
     }
 
     #[test]

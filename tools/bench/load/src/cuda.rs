@@ -13,9 +13,8 @@ use libzernel::sim::{OwnTsg, TsgStats};
 use libzernel::sys::memory::SharedMemory;
 use libzernel::{Timestamp, Zernel};
 use zernel_report::outcome::HintUse;
-use zernel_report::requests::Requests;
 use zernel_runtime::{Mode, Options, Request, Runtime, Spec};
-use zernel_workload::{ClientSpec, Draw, Next, Piece, Schedule, Traced};
+use zernel_workload::{ClientSpec, Draw, Next, Piece, Traced};
 
 use crate::client::{self, Machine};
 use crate::hint::{self, Hint};
@@ -209,12 +208,7 @@ impl Machine for Program {
             return Ok(false);
         }
         let size = next.traced.size;
-        let pieces = self.spec.pieces(&Draw {
-            seed: self.seed,
-            number: next.number,
-            at: next.tick,
-            size,
-        });
+        let pieces = self.spec.pieces(&next.draw(self.seed));
         self.kernels = launches(&pieces, self.sms);
         self.copy_in = self.spec.copy_in(size);
         self.copy_out = self.spec.copy_out(size);
@@ -277,8 +271,8 @@ impl Machine for Program {
 /// A request that arrived `late` ago, with what a trace tells of it.
 fn told(traced: &Traced, late: Duration) -> Spec {
     let spec = Spec::new().key(traced.key.unwrap_or(0));
-    match traced.deadline {
-        Some(deadline) => spec.slo(deadline.saturating_sub(late).max(hint::SHORTEST_SLO)),
+    match traced.left(late, hint::SHORTEST_SLO) {
+        Some(left) => spec.slo(left),
         None => spec,
     }
 }
@@ -310,13 +304,11 @@ pub fn run(order: &Order) -> Result<()> {
     program.over()?;
     let before = program.used()?;
     let tsg = compute()?.tsg;
+    let duration = Duration::from_nanos(order.duration_ns);
+    let (schedule, requests) = client.ahead(duration)?;
     say(&Ready { tsg })?;
 
     let start = hear_start()?;
-    let duration = Duration::from_nanos(order.duration_ns);
-    let phase = Duration::from_nanos(client.phase_ns);
-    let schedule = Schedule::new(&spec.arrival, phase, client.seed)?;
-    let requests = Requests::for_run(spec, duration);
     program.start = start;
     sleep_until(start)?;
     let served = client::serve(

@@ -151,9 +151,8 @@ fn told(begin: Begin, traced: &Traced, late: Duration) -> Begin {
         Some(key) => begin.key(key),
         None => begin,
     };
-    match traced.deadline {
-        // One that is over already is a violation, too.
-        Some(deadline) => begin.slo(deadline.saturating_sub(late).max(SHORTEST_SLO)),
+    match traced.left(late, SHORTEST_SLO) {
+        Some(left) => begin.slo(left),
         None => begin,
     }
 }
@@ -192,8 +191,8 @@ impl<'a> Stream<'a> {
         })
     }
 
-    /// Begins a request that arrived `late` ago and of which a trace tells something. Returns its number, and the items before its kernels in the stream: the
-    /// wait and the holder.
+    /// Begins a request that arrived `late` ago and of which a trace tells something. Returns its
+    /// number, and the items before its kernels in the stream: the wait and the holder.
     pub fn begin(&mut self, traced: &Traced, late: Duration) -> Result<(Number, [Item; 4])> {
         match (&self.hints.kind, &self.begin) {
             (Kind::Request { slots, .. }, Some(begin)) => {

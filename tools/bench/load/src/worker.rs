@@ -73,6 +73,16 @@ pub struct ClientOrder {
     pub seed: u64,
 }
 
+impl ClientOrder {
+    /// Its schedule and room for its requests: made before it is ready, as a trace of many requests
+    /// takes longer to read than there is between the signal and the start.
+    pub fn ahead(&self, duration: Duration) -> Result<(Schedule, Requests)> {
+        let phase = Duration::from_nanos(self.phase_ns);
+        let schedule = Schedule::new(&self.spec.arrival, phase, self.seed)?;
+        Ok((schedule, Requests::for_run(&self.spec, duration)))
+    }
+}
+
 /// Report of a client process that can start.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ready {
@@ -219,13 +229,12 @@ impl<'a> Device<'a> {
     /// Sleeps until `start` and serves from then on for `duration`.
     pub fn serve(
         &mut self,
-        schedule: Schedule,
+        (schedule, requests): (Schedule, Requests),
         start: Timestamp,
         duration: Duration,
     ) -> Result<Requests> {
         let (spec, seed) = (self.spec, self.seed);
         self.start = start;
-        let requests = Requests::for_run(spec, duration);
         sleep_until(start)?;
         client::serve(spec, schedule, seed, self, duration, requests)
     }
@@ -301,12 +310,7 @@ impl Machine for Device<'_> {
             return Ok(false);
         }
         let size = next.traced.size;
-        let pieces = self.spec.pieces(&Draw {
-            seed: self.seed,
-            number: next.number,
-            at: next.tick,
-            size,
-        });
+        let pieces = self.spec.pieces(&next.draw(self.seed));
         self.inference.truncate(HEAD);
         self.inference.extend(items(&pieces));
         self.copying = self.spec.copy_in(size);
@@ -408,24 +412,21 @@ pub fn run(order: &Order) -> Result<()> {
     *gpu.held.lock().unwrap_or_else(PoisonError::into_inner) = (Held::default(), each);
     let used = |hints: &Hints| hints.used();
     let before = gpu.hints.as_ref().map(used).transpose()?;
+    let duration = Duration::from_nanos(order.duration_ns);
+    let ahead = order.clients.iter().map(|client| client.ahead(duration));
+    let mut ahead = ahead.collect::<Result<Vec<_>>>()?;
     say(&Ready {
         tsg: gpu.compute.tsg(),
     })?;
 
     let start = hear_start()?;
-    let duration = Duration::from_nanos(order.duration_ns);
-    let serve = |device: &mut Device<'_>, client: &ClientOrder| {
-        let phase = Duration::from_nanos(client.phase_ns);
-        let schedule = Schedule::new(&client.spec.arrival, phase, client.seed)?;
-        device.serve(schedule, start, duration)
-    };
-    let requests = match (devices.as_mut_slice(), order.clients.as_slice()) {
-        ([device], [client]) => vec![serve(device, client)?],
-        (devices, clients) => thread::scope(|scope| {
+    let requests = match (devices.as_mut_slice(), ahead.len()) {
+        ([device], 1) => vec![device.serve(ahead.remove(0), start, duration)?],
+        (devices, _) => thread::scope(|scope| {
             let threads: Vec<_> = devices
                 .iter_mut()
-                .zip(clients)
-                .map(|(device, client)| scope.spawn(move || serve(device, client)))
+                .zip(ahead)
+                .map(|(device, ahead)| scope.spawn(move || device.serve(ahead, start, duration)))
                 .collect();
             threads
                 .into_iter()

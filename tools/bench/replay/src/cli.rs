@@ -20,6 +20,7 @@ use crate::policy::predict::features::Memory;
 use crate::policy::predict::trigger::{Rule, Trigger};
 use crate::policy::predict::Kind as Predictor;
 use crate::policy::rotation::Discipline;
+use crate::policy::slices::Policy as SlicePolicy;
 use crate::sweep::{self, Job, Kind, Ran};
 use crate::table::{self, Row};
 use crate::world::Setting;
@@ -175,6 +176,12 @@ struct ZernelArgs {
     /// Time slice of best-effort TSGs in microseconds, instead of their level's.
     #[arg(long, value_name = "US", value_parser = clap::value_parser!(u32).range(10..=10_000_000))]
     be_slice_us: Option<u32>,
+    /// Slices of levels: table, exponential, or pid, which needs --target-us and --no-rotation.
+    #[arg(long, default_value = "table", value_parser = slices)]
+    slices: SlicePolicy,
+    /// The latency that 99 % of latency-critical requests are to have, in microseconds, for pid.
+    #[arg(long, value_name = "US", value_parser = clap::value_parser!(u32).range(10..=10_000_000))]
+    target_us: Option<u32>,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -221,6 +228,16 @@ fn deadlines(text: &str) -> Result<Deadlines> {
 
 fn order(text: &str) -> Result<Order> {
     Order::named(text).with_context(|| format!("there is no order {text}; name fifo or edf"))
+}
+
+fn slices(text: &str) -> Result<SlicePolicy> {
+    SlicePolicy::named(text).with_context(|| {
+        let names = SlicePolicy::ALL.map(SlicePolicy::name);
+        format!(
+            "there are no slices {text}; name one of {}",
+            names.join(", ")
+        )
+    })
 }
 
 fn discipline(text: &str) -> Result<Discipline> {
@@ -281,6 +298,30 @@ impl Common {
         }
     }
 
+    /// Checks that options are of use together.
+    fn check(&self) -> Result<()> {
+        let ZernelArgs {
+            slices,
+            target_us,
+            no_rotation,
+            be_slice_us,
+            ..
+        } = self.zernel;
+        ensure!(
+            slices == SlicePolicy::Pid || target_us.is_none(),
+            "--target-us is for --slices pid: no other slices follow it"
+        );
+        ensure!(
+            slices != SlicePolicy::Exponential || be_slice_us.is_none_or(|slice| slice <= 100),
+            "--slices exponential gives best-effort TSGs 100 us at most: leave out --be-slice-us"
+        );
+        ensure!(
+            slices != SlicePolicy::Pid || (target_us.is_some() && no_rotation),
+            "--slices pid needs --target-us, and --no-rotation: the slice of turns does not follow"
+        );
+        Ok(())
+    }
+
     fn options(&self) -> Options {
         let mut options = Options::DEFAULT;
         options.seed = self.seed;
@@ -305,6 +346,8 @@ impl Common {
         zernel.discipline = self.zernel.discipline;
         zernel.quantum = Us(self.zernel.quantum_us);
         zernel.be_slice = self.zernel.be_slice_us.map(Us);
+        zernel.slices = self.zernel.slices;
+        zernel.target = Us(self.zernel.target_us.unwrap_or(0));
         options
     }
 
@@ -361,6 +404,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
 }
 
 fn policies(args: &RunArgs) -> Result<()> {
+    args.common.check()?;
     let setting = args.common.setting(&Preset::A100);
     let options = args.common.options();
     let jobs = args
@@ -385,12 +429,14 @@ fn policies(args: &RunArgs) -> Result<()> {
 }
 
 fn sweep(args: &SweepArgs) -> Result<()> {
+    args.common.check()?;
     let kind = args.kind;
     let setting = args.common.setting(kind.preset());
     let workload = match &args.workload {
         Some(name) => args.common.load(name)?,
         None => args.common.lasting(kind.workload())?,
     };
+    kind.accepts(&workload)?;
     let policies = match args.policy.is_empty() {
         true => kind.policies(),
         false => &args.policy,

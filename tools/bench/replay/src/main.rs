@@ -23,6 +23,7 @@ mod policy {
     pub(crate) mod class;
     pub(crate) mod control;
     pub(crate) mod deadline;
+    pub(crate) mod histogram;
     pub(crate) mod level;
     pub(crate) mod nice;
     pub(crate) mod phase;
@@ -31,6 +32,7 @@ mod policy {
     pub(crate) mod refused;
     pub(crate) mod request;
     pub(crate) mod rotation;
+    pub(crate) mod slices;
     pub(crate) mod switch_cost;
     pub(crate) mod tunables;
     pub(crate) mod units;

@@ -44,9 +44,9 @@ pub(crate) struct Served {
 /// Requests with a deadline.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Deadlines {
-    /// Those that were served.
+    /// Those that arrived within the run.
     pub(crate) due: u64,
-    /// Those of them whose result was late.
+    /// Those of them whose result was late, or that were never served.
     pub(crate) missed: u64,
 }
 
@@ -125,6 +125,8 @@ pub(crate) struct Outcome {
     pub(crate) workload: String,
     /// Name of the policy.
     pub(crate) policy: String,
+    /// Name of the GPU.
+    pub(crate) gpu: &'static str,
     /// Which clients shared a TSG.
     pub(crate) deployment: Deployment,
     /// Its length, in seconds.

@@ -14,8 +14,8 @@ use anyhow::Result;
 use zernel_workload::Workload;
 
 pub(crate) use self::gpreempt::Constants;
+use self::suspend::Latency;
 pub(crate) use self::zernel::estimate::Estimator;
-use crate::model::measures::Ns;
 use crate::world::{Launch, Operation, Setting, World};
 
 /// The addition to a client's stream at the begin of a request.
@@ -191,14 +191,14 @@ impl Name {
             Self::Zernel => Box::new(zernel::Zernel::new(options.zernel)),
             Self::Oracle => Box::new(oracle::Oracle::new(options.error_us, options.seed)),
             Self::Bound => Box::new(bound::Bound::default()),
-            Self::Suspend40 => suspend(40),
-            Self::Suspend100 => suspend(100),
-            Self::Suspend140 => suspend(140),
-            Self::Suspend5000 => suspend(5_000),
+            Self::Suspend40 => suspend(Latency::TRAP),
+            Self::Suspend100 => suspend(Latency::SLICE),
+            Self::Suspend140 => suspend(Latency::FLAG),
+            Self::Suspend5000 => suspend(Latency::WAIT),
         }
     }
 }
 
-fn suspend(latency_us: u64) -> Box<dyn Policy> {
-    Box::new(suspend::Suspend::new(Ns(latency_us * 1_000)))
+fn suspend(latency: Latency) -> Box<dyn Policy> {
+    Box::new(suspend::Suspend::new(latency))
 }

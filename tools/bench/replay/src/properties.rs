@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Properties of every simulation, and results that can be computed by hand.
 
+mod described;
+
 use proptest::prelude::*;
 use zernel_workload::{Arrival, ClientSpec, Deployment, Network, Preparation, Role, Workload};
 
 use crate::deadlines::Deadlines;
 use crate::model::measures::Us;
+use crate::model::preset::Preset;
 use crate::outcome::{Outcome, Summary};
 use crate::policies::{Name, Options};
 use crate::policy::deadline::Order;
@@ -103,124 +106,67 @@ fn alone_takes_the_sum_of_its_parts() {
     assert!(alone.added(&alone).iter().all(|&added| added == 0));
 }
 
-/// A workload of one LC client whose file has this description of it, beside BE that always has work.
-fn described(client: &str, dir: &std::path::Path) -> Workload {
-    let text = format!(
-        "
-        name: described
-        seconds: 1
-        clients:
-          - {{role: lc, prepare_us: 100, {client}}}
-          - {{role: be, network: resnet152, arrival: closed}}
-        "
-    );
-    let path = dir.join("described.yaml");
-    std::fs::write(&path, text).unwrap();
-    Workload::load(path.to_str().unwrap(), "").unwrap()
-}
-
-#[test]
-fn a_trace_is_replayed_with_sizes_and_deadlines() {
-    let dir = tempfile::tempdir().unwrap();
-    let rows = "time_s,key,size,deadline_us\n0.1,1,10,1000\n0.2,2,1000,1000\n0.3,1,20,\n9,1,1,\n";
-    std::fs::write(dir.path().join("a.csv"), rows).unwrap();
-    let client = "network: {name: llm, kernels: [{us: 300, us_per_size: 1}, {us: 50, times: 2}]}, \
-                  arrival: {trace: {file: a.csv}}, copy_in: {bytes_per_size: 25000}";
-    let workload = described(client, dir.path());
-    let alone = run(&workload, Name::Exclusive, Deployment::PerClient);
-    let served = &alone.served[0].requests;
-    // 100 to prepare, 80 and 10 to copy, 400 of kernels; 2 for each unit.
-    let restores = Setting::DEFAULT.preset.switch_cost().0 + 1_000;
-    let expected = [610_000 + restores, 2_590_000, 630_000];
-    assert_eq!(served.latency_ns, expected);
-    assert_eq!((served.due, served.missed), (2, 1));
-    for policy in ALL.into_iter().filter(|&policy| policy != Name::Reset) {
-        let outcome = run(&workload, policy, Deployment::PerClient);
-        assert_eq!(outcome.requests(Role::Lc), 3, "{policy:?}");
-        assert!(outcome.deadlines(Role::Lc).missed >= 1);
-    }
-}
-
-#[test]
-fn zernel_has_a_history_for_each_key() {
-    // Preparations alternate between two times, each of which has a key.
-    let dir = tempfile::tempdir().unwrap();
-    let mut rows = ["time_s,key\n", "time_s\n"].map(String::from);
-    for number in 0..1_000 {
-        let time = f64::from(number) * 0.01;
-        rows[0] += &format!("{time},{}\n", number % 2);
-        rows[1] += &format!("{time}\n");
-    }
-    let held = rows.map(|rows| {
-        std::fs::write(dir.path().join("a.csv"), rows).unwrap();
-        let client = "network: vgg, arrival: {trace: {file: a.csv}}";
-        let workload = described(client, dir.path()).lasting(10.0).unwrap();
-        // Up and down by the hundredth of a second.
-        let preparation = "drift: {from: 100, to: 600, seconds: 0.01}";
-        let preparation: Preparation = serde_yaml_ng::from_str(preparation).unwrap();
-        let workload = workload.preparing(preparation);
-        run(&workload, Name::Zernel, Deployment::PerClient)
-            .engine
-            .held_ns
-    });
-    assert!(held[0] * 3 < held[1], "{held:?}");
-}
-
-#[test]
-fn blocks_keep_the_gpu_to_their_end() {
-    let dir = tempfile::tempdir().unwrap();
-    let longest = |granularity: &str| {
-        let mut workload = described("network: vgg, arrival: {periodic: 90}", dir.path());
-        let be = format!("{{name: own, kernels: [{{us: 6000, granularity: {granularity}}}]}}");
-        workload.clients[1].network = serde_yaml_ng::from_str(&be).unwrap();
-        let alone = run(&workload, Name::Exclusive, Deployment::PerClient);
-        let bound = run(&workload, Name::Bound, Deployment::PerClient);
-        assert_eq!(Summary::of(&mut bound.added(&alone)).max_ns, 0, "foreseen");
-        let outcome = run(&workload, Name::Classes, Deployment::PerClient);
-        Summary::of(&mut outcome.latencies(Role::Lc)).max_ns
-    };
-    let (free, blocks) = (longest("instruction"), longest("{block: 3000}"));
-    assert!(blocks > free + 1_000_000, "{free} {blocks}");
-    assert!(blocks < free + 3_100_000, "{free} {blocks}");
-}
-
 /// The bound is one: at a latency-critical p99 that is not higher no policy leaves more to best-effort
 /// work, and none is more than a store ahead of it.
 ///
 /// Tolerances: the store of a word takes a microsecond, which the bound does not pay, and percentiles
 /// are of nanoseconds; best-effort time is counted until the end of the run, where policies differ by
-/// what is left of a burst, 7.5 ms of 5 s at most. A policy on another GPU is compared in latency
-/// alone.
+/// what is left of a burst, 7.5 ms of 5 s at most. A policy on another GPU is not compared.
 #[test]
 fn no_policy_is_better_than_the_bound() {
     const STORE_NS: i64 = 1_000;
     const END: f64 = 0.0015;
-    for name in ["A", "B", "B1", "C", "D", "Z"] {
-        let workload = built_in(name, 5.0);
-        let alone = run(&workload, Name::Exclusive, Deployment::PerClient);
-        let of = |policy| {
-            let outcome = run(&workload, policy, Deployment::PerClient);
-            let p99 = Summary::of(&mut outcome.added(&alone)).p99_ns;
-            (p99, outcome.be_share)
+    let names = ["A", "B", "B1", "C", "D", "Z"].map(|name| (name, None, &Preset::A100));
+    // Those of whose switch a part is left when the data is there.
+    let late = ["B0", "B1", "B3"].map(|name| (name, Some(0), &Preset::A100));
+    let slow = [Some(0), Some(100), None].map(|prepare| ("B1", prepare, &Preset::L4));
+    for (name, prepare, preset) in names.into_iter().chain(late).chain(slow) {
+        let workload = match prepare {
+            Some(us) => built_in(name, 5.0).preparing(Preparation::Constant(us)),
+            None => built_in(name, 5.0),
         };
-        let (p99, share) = of(Name::Bound);
+        let setting = Setting {
+            preset,
+            ..Setting::DEFAULT
+        };
+        let run = |policy: Name| {
+            let policy = policy.policy(&Options::DEFAULT);
+            sim::run(&workload, setting, policy).unwrap()
+        };
+        let alone = run(Name::Exclusive);
+        let of = |policy| {
+            let outcome = run(policy);
+            let p99 = Summary::of(&mut outcome.added(&alone)).p99_ns;
+            (p99, outcome.be_share, outcome.gpu)
+        };
+        let (p99, share, _) = of(Name::Bound);
         // The copy engines add to it where best-effort clients copy, too.
-        assert!(p99 < 10_000, "{name}: {p99}");
-        // Programs of Z cannot be started again.
-        let left_out = |policy| policy == Name::Bound || (name, policy) == ("Z", Name::Reset);
+        let ahead = workload.clients[0].prepare_us.mean() + workload.clients[0].copy_in(0);
+        let rest = (2 * preset.switch_cost().0).saturating_sub(nanos(ahead)) as i64;
+        assert!(p99 < rest + 10_000, "{name}: {p99}");
+        // Programs of Z cannot be started again; a context that is killed is not saved, which is half
+        // of a switch that is not hidden.
+        let left_out = |policy| match policy {
+            Name::Bound => true,
+            Name::Reset => name == "Z" || rest > 0,
+            _ => false,
+        };
         for policy in ALL.into_iter().filter(|&policy| !left_out(policy)) {
-            let (other, other_share) = of(policy);
+            let (other, other_share, gpu) = of(policy);
+            if gpu != preset.name {
+                continue;
+            }
             let lower = other < p99 - STORE_NS;
             assert!(
                 !lower || other_share < share,
                 "{name}, {policy:?}: {other} {p99}"
             );
-            if other <= p99 + STORE_NS && policy != Name::Suspend40 {
+            if other <= p99 + STORE_NS {
                 let more = other_share - share;
                 assert!(more <= END, "{name}, {policy:?}: {other_share} {share}");
             }
         }
-        let (_, zernel) = of(Name::Zernel);
+        let (_, zernel, _) = of(Name::Zernel);
         assert!(zernel <= share + END, "{name}: {zernel} {share}");
     }
 }
@@ -239,10 +185,12 @@ fn preemption_takes_its_published_time() {
         check(&workload, &outcome);
         let added = Summary::of(&mut outcome.added(&alone));
         let expected = us * 1_000;
-        assert!(
-            (added.p50_ns - expected).abs() <= 1,
-            "{policy:?}: {added:?}"
-        );
+        // Bursts that end within 5 ms are waited for no longer.
+        let often = match policy {
+            Name::Suspend5000 => added.p99_ns,
+            _ => added.p50_ns,
+        };
+        assert!((often - expected).abs() <= 1, "{policy:?}: {added:?}");
         assert!(added.max_ns <= expected + 1, "{policy:?}: {added:?}");
     }
 }

@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn the_simulation_agrees_with_the_formulas() {
         for percent in [0.0, 50.0] {
-            let queue = Priorities::of(&Load::workload(), percent);
+            let queue = Priorities::of(&Load::workload(), percent).unwrap();
             let (mean, p99) = simulated(Name::Bound, percent);
             let expected = queue.preemptive().unwrap();
             assert!(near(mean, expected, 0.04), "{percent}: {mean} {expected}");

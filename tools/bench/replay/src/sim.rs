@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use zernel_workload::{Draw, Role, Workload};
+use zernel_workload::{Role, Workload};
 
 use crate::machine::{Ended, Kind};
 use crate::outcome::{Engine, Outcome, Served};
@@ -117,17 +117,28 @@ impl Run {
     fn next(&mut self, client: usize) {
         let now = self.world.now;
         let one = &mut self.world.clients[client];
-        let next = one.schedule.next(Duration::from_nanos(now));
-        let tick = nanos(next.tick);
-        if tick.max(now) >= self.end {
+        let requests = &mut self.served[client].requests;
+        if now >= self.end {
+            requests.miss(one.schedule.awaited(Duration::from_nanos(self.end)));
             one.stage = Stage::Finished;
             return;
+        }
+        let next = one.schedule.next(Duration::from_nanos(now));
+        let tick = nanos(next.tick);
+        if tick >= self.end {
+            one.stage = Stage::Finished;
+            return;
+        }
+        requests.dropped += next.dropped;
+        requests.miss(next.overtaken);
+        if one.pieces.is_empty() || one.spec.varies() {
+            let seed = self.world.setting.seed.wrapping_add(one.number as u64);
+            one.pieces = one.spec.pieces(&next.draw(seed));
         }
         one.stage = Stage::Waiting;
         one.request.tick = tick;
         one.request.number = next.number;
         one.request.traced = next.traced;
-        self.served[client].requests.dropped += next.dropped;
         if tick > now {
             self.world.at(tick, Event::Tick(client));
         } else {
@@ -148,14 +159,6 @@ impl Run {
         request.prepare = prepare;
         request.kernels_done = 0;
         request.held = 0;
-        if one.pieces.is_empty() || one.spec.varies() {
-            one.pieces = one.spec.pieces(&Draw {
-                seed,
-                number: request.number,
-                at: Duration::from_nanos(request.tick),
-                size: request.traced.size,
-            });
-        }
         one.stage = Stage::Preparing;
         one.begun = one.begun.wrapping_add(1);
         one.holder = false;
@@ -213,6 +216,7 @@ impl Run {
         Outcome {
             workload: workload.name.clone(),
             policy: self.policy.name(),
+            gpu: self.world.setting.preset.name,
             deployment: self.world.setting.deployment,
             seconds: workload.seconds,
             engine,

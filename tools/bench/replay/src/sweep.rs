@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Several simulations beside each other: policies of a workload, and the effect of a parameter.
 
+mod arrivals;
 mod frontier;
 mod load;
 
@@ -10,8 +11,10 @@ use zernel_report::chart::{distribution, distributions, Axis, Chart, Mark, Serie
 use zernel_report::palette;
 use zernel_workload::{Arrival, Preparation, Published, Role, Workload};
 
+pub(crate) use self::arrivals::at_random;
+use self::arrivals::loaded;
 pub(crate) use self::load::Load;
-use crate::bound::{at_random, loaded, Priorities, Queue};
+use crate::bound::{Priorities, Queue};
 use crate::model::measures::Us;
 use crate::model::preset::Preset;
 use crate::policies::{Name, Options};
@@ -25,6 +28,9 @@ const POINTS: usize = 1_500;
 
 /// Best-effort rates of [`Kind::BeRate`], in percent of those of the workload.
 const BE_PERCENT: [f64; 6] = [2.5, 5.0, 10.0, 15.0, 20.0, 25.0];
+
+/// Errors of [`Kind::Error`], in microseconds.
+const ERRORS_US: [f64; 9] = [0.0, 10.0, 20.0, 40.0, 70.0, 100.0, 150.0, 200.0, 300.0];
 
 /// Processes that the latency-critical requests of a sweep of the rate come from.
 const PROCESSES: usize = 16;
@@ -90,13 +96,15 @@ fn one(job: &Job, setting: Setting) -> Result<Vec<Ran>> {
 pub(crate) enum Kind {
     /// The preparation time of the latency-critical clients, 0 to 250 us. GPreempt is told.
     Prep,
-    /// The rate of latency-critical requests, which arrive at random.
+    /// The rate of latency-critical requests, which arrive at random: as `poisson`, in place of a
+    /// trace or of any other arrival of the workload.
     Rate,
     /// The error of a policy that knows the future otherwise.
     Error,
     /// The cost of being early against being late, and GPreempt's two constants.
     Frontier,
-    /// The rate of best-effort requests, which arrive at random: their response.
+    /// The rate of best-effort requests: their response. All requests arrive at random, in place of
+    /// any other arrival with a rate.
     BeRate,
     /// The same from none to more than there is time for: the response of latency-critical ones.
     BeLoad,
@@ -153,7 +161,7 @@ impl Kind {
                 Name::Oracle,
                 Name::Bound,
             ],
-            Self::Error => &[Name::Oracle],
+            Self::Error => &[Name::Oracle, Name::Bound],
             Self::Frontier => &[Name::Gpreempt, Name::Zernel, Name::Oracle, Name::Bound],
             Self::BeLoad => &Load::POLICIES,
         }
@@ -171,9 +179,22 @@ impl Kind {
         }
     }
 
+    /// Checks that it can change this workload.
+    pub(crate) fn accepts(self, workload: &Workload) -> Result<()> {
+        let shares = match self {
+            Self::Rate => false,
+            Self::BeRate | Self::BeLoad => true,
+            Self::Prep | Self::Error | Self::Frontier => return Ok(()),
+        };
+        arrivals::check(workload, shares)
+            .with_context(|| format!("sweep {} of workload {}", self.name(), workload.name))
+    }
+
     /// The runs that it takes.
     pub(crate) fn jobs(self, workload: &Workload, policies: &[Name], options: Options) -> Vec<Job> {
-        let with = |options: Options| policies.iter().map(|&policy| (policy, options)).collect();
+        let with = |options: Options| -> Vec<(Name, Options)> {
+            policies.iter().map(|&policy| (policy, options)).collect()
+        };
         match self {
             Self::Prep => Published::PREPARATION_SWEEP
                 .into_iter()
@@ -195,17 +216,31 @@ impl Kind {
                     policies: with(options),
                 })
                 .collect(),
-            Self::Error => [0.0, 10.0, 20.0, 40.0, 70.0, 100.0, 150.0, 200.0, 300.0]
-                .into_iter()
-                .map(|error_us| Job {
-                    parameter: Some(error_us),
+            Self::Error => {
+                // The bound has no error: one run, without the parameter.
+                let (bound, others): (Vec<_>, Vec<_>) = with(options)
+                    .into_iter()
+                    .partition(|(policy, _)| *policy == Name::Bound);
+                let job = |parameter, policies: Vec<(Name, Options)>| Job {
+                    parameter,
                     workload: workload.clone(),
-                    policies: with(Options {
-                        error_us,
-                        ..options
-                    }),
-                })
-                .collect(),
+                    policies,
+                };
+                let steps = ERRORS_US.into_iter().map(|error_us| {
+                    let changed = |&(policy, options)| {
+                        (
+                            policy,
+                            Options {
+                                error_us,
+                                ..options
+                            },
+                        )
+                    };
+                    job(Some(error_us), others.iter().map(changed).collect())
+                });
+                let last = (!bound.is_empty()).then(|| job(None, bound));
+                steps.chain(last).collect()
+            }
             Self::BeRate => BE_PERCENT
                 .into_iter()
                 .map(|percent| Job {
@@ -273,7 +308,7 @@ impl Kind {
             Self::BeLoad => Chart {
                 title: title("LC latency against the rate of BE requests"),
                 x: Axis::linear("BE requests/s that arrive"),
-                y: Axis::logarithmic("LC latency from the arrival, p99, ms", 0.1),
+                y: Axis::logarithmic("LC latency from the arrival, p99 but for means, ms", 0.1),
                 series: {
                     let y = |ran: &Ran| ran.row.lc_with_queue.p99_ns as f64 / 1e6;
                     let mut series = by_policy(all, parameter, y);
@@ -350,10 +385,10 @@ fn bounds(all: &[Ran], workload: &Workload, setting: &Setting) -> Vec<Series> {
     let mut rates: Vec<f64> = all.iter().filter_map(|ran| ran.row.parameter).collect();
     rates.dedup();
     let slice = Level::BE.default_timeslice().0;
-    let queue = |rate| Queue::of(workload, setting, slice, rate);
+    let queue = |rate| Queue::of(&at_random(workload, rate, 1), setting, slice, rate);
     let points = |latency: &dyn Fn(&Queue) -> Option<f64>, switch: bool| {
         let of = |&rate: &f64| {
-            let mut queue = queue(rate);
+            let mut queue = queue(rate)?;
             if !switch {
                 queue.switch = 0.0;
             }
@@ -382,7 +417,7 @@ fn responses(workload: &Workload, setting: &Setting) -> Vec<Series> {
     let points = |switch: f64| {
         let steps = (1..=120).map(|step| f64::from(step) * 0.25);
         let of = |percent| {
-            let queue = Priorities::of(workload, percent);
+            let queue = Priorities::of(workload, percent)?;
             Some((queue.below.rate, queue.response_below(switch)? * 1e3))
         };
         steps
@@ -413,10 +448,10 @@ pub(crate) fn charts(all: &[Ran], workload: &Workload, setting: &Setting) -> Vec
         .clients
         .iter()
         .filter(|one| one.role == Role::Lc)
-        .filter_map(|one| one.arrival.rate())
+        .filter_map(|one| one.arrival.rate(workload.duration()))
         .sum();
     let slice = Level::BE.default_timeslice().0;
-    let mut queue = Queue::of(workload, setting, slice, lc);
+    let queue = Queue::of(workload, setting, slice, lc);
     let mut frontier: Vec<Series> = all
         .iter()
         .map(|ran| Series {
@@ -431,12 +466,16 @@ pub(crate) fn charts(all: &[Ran], workload: &Workload, setting: &Setting) -> Vec
         .clients
         .iter()
         .any(|one| one.role == Role::Be && one.arrival == Arrival::Closed);
-    queue.switch = 0.0;
-    if let (true, Some(ideal)) = (closed, queue.ideal()) {
+    let free = queue.map(|queue| Queue {
+        switch: 0.0,
+        ..queue
+    });
+    let ideal = free.and_then(|queue| Some((queue.left_over(), queue.ideal()? * 1e3)));
+    if let (true, Some(point)) = (closed, ideal) {
         frontier.push(Series {
             label: "M/G/1 mean, preemption for nothing".to_owned(),
             colour: palette::INK,
-            points: vec![(queue.left_over(), ideal * 1e3)],
+            points: vec![point],
             mark: Mark::Hollow,
         });
     }

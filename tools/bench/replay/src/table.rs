@@ -19,6 +19,8 @@ pub(crate) struct Row {
     pub(crate) parameter: Option<f64>,
     /// Policy.
     pub(crate) policy: String,
+    /// The GPU: that of the run, or another one where its switch is slower than the policy.
+    pub(crate) gpu: &'static str,
     /// Which clients shared a TSG.
     pub(crate) deployment: Deployment,
     /// Latency-critical latencies from the start of the preparation.
@@ -86,6 +88,7 @@ impl Row {
             workload: outcome.workload.clone(),
             parameter,
             policy: outcome.policy.clone(),
+            gpu: outcome.gpu,
             deployment: outcome.deployment,
             lc,
             lc_with_queue: outcome.with_queue(Role::Lc),
@@ -185,7 +188,8 @@ fn deadlines(rows: &[Row]) -> String {
         let Deadlines { due, missed } = row.lc_deadlines;
         let share = 100.0 * missed as f64 / due as f64;
         format!(
-            "{}, {}: {missed} of {due} LC requests were later than their deadline ({share:.2} %)\n",
+            "{}, {}: {missed} of {due} LC requests were later than their deadline or not served \
+             ({share:.2} %)\n",
             row.workload, row.policy
         )
     };

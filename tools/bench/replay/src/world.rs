@@ -274,7 +274,8 @@ impl World {
                 demand,
                 granularity,
             };
-            if self.launch == Launch::Kernels {
+            // A block does not go on beyond its kernel.
+            if self.launch == Launch::Kernels || piece.block.is_some() {
                 let rest = all - each * u64::from(count - 1);
                 parts.extend((1..count).map(|_| part(each)));
                 parts.push(part(rest));

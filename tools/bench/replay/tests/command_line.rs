@@ -60,6 +60,10 @@ fn unsound_command_lines_are_told_in_a_sentence() {
             &["run", "--workload", "A", "--deadlines-us", "soon"],
             "no deadline",
         ),
+        (
+            &["run", "--workload", "A", "--slices", "thin"],
+            "name one of table, exponential, pid",
+        ),
         (&["sweep", "everything"], "everything"),
     ] {
         replay(args)
@@ -85,6 +89,131 @@ fn unsound_command_lines_are_told_in_a_sentence() {
         .assert()
         .code(1)
         .stderr(predicate::str::contains("choose from gpreempt, zernel"));
+}
+
+#[test]
+fn a_sweep_with_arrivals_at_random_names_the_client_that_has_none() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let path = |name: &str| dir.path().join(name);
+    fs::write(path("a.csv"), "time_s,size\n0,5\n0.5,7\n").expect("a file");
+    let head = "name: mine\nseconds: 1\nclients:\n  - {role: be, network: bert, arrival: ";
+    let sized = "\n  - {role: lc, network: {name: llm, service_us: 90, us_per_size: 1}, \
+                 arrival: {trace: {file: a.csv}}}\n";
+    let rate = "{poisson: 9}}";
+    for (kind, text, said) in [
+        (
+            "be-load",
+            format!("{head}closed}}"),
+            "bert is a best-effort client in a closed loop",
+        ),
+        (
+            "be-rate",
+            format!("{head}closed}}"),
+            "bert is a best-effort client in a closed loop",
+        ),
+        (
+            "rate",
+            format!("{head}closed}}{sized}"),
+            "llm counts the size",
+        ),
+        (
+            "be-load",
+            format!("{head}{rate}{sized}"),
+            "llm counts the size",
+        ),
+    ] {
+        fs::write(path("mine.yaml"), text).expect("a file");
+        let file = path("mine.yaml");
+        let file = file.to_str().expect("its path is text");
+        replay(&["sweep", kind, "--workload", file])
+            .assert()
+            .code(1)
+            .stderr(predicate::str::contains(said))
+            .stderr(predicate::str::contains(format!(
+                "sweep {kind} of workload mine"
+            )));
+    }
+}
+
+#[test]
+fn the_bound_has_no_parameter_and_a_policy_names_its_gpu() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let path = dir.path().join("a.json");
+    let path = path.to_str().expect("its path is text");
+    let rows = |args: &[&str]| {
+        replay(&[args, &["--seconds", "1", "--json", path]].concat())
+            .assert()
+            .code(0);
+        let text = fs::read_to_string(path).expect("a file");
+        let value: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        value["rows"].as_array().expect("rows").clone()
+    };
+    for kind in ["error", "frontier"] {
+        let rows = rows(&["sweep", kind, "--policy", "bound"]);
+        assert_eq!(rows.len(), 1, "{kind}");
+        assert!(rows[0]["parameter"].is_null(), "{kind}");
+    }
+    let policies = "bound,suspend-40,suspend-5000";
+    let rows = rows(&[
+        "run",
+        "--workload",
+        "B1",
+        "--gpu",
+        "l4",
+        "--policy",
+        policies,
+    ]);
+    let gpus: Vec<_> = rows.iter().map(|row| row["gpu"].as_str()).collect();
+    assert_eq!(gpus, [Some("l4"), Some("switch of 40 us"), Some("l4")]);
+}
+
+#[test]
+fn slices_follow_a_target() {
+    let run =
+        |more: &[&str]| replay(&[&["run", "--workload", "C", "--seconds", "10"], more].concat());
+    for half in [&["--target-us", "3000"][..], &["--no-rotation"]] {
+        run(&[&["--slices", "pid"], half].concat())
+            .assert()
+            .code(1)
+            .stderr(predicate::str::contains("needs --target-us"));
+    }
+    for (bad, told) in [
+        (&["--target-us", "3000"][..], "is for --slices pid"),
+        (
+            &["--slices", "exponential", "--be-slice-us", "101"],
+            "100 us at most",
+        ),
+    ] {
+        run(bad)
+            .assert()
+            .code(1)
+            .stderr(predicate::str::contains(told));
+    }
+    let switches = |more: &[&str]| {
+        let dir = tempfile::tempdir().expect("a temporary folder");
+        let path = dir.path().join("rows.json");
+        let json = path.to_str().expect("its path is text");
+        let args = ["--policy", "zernel", "--no-rotation", "--json", json];
+        run(&[&args, more].concat()).assert().code(0);
+        let text = fs::read_to_string(&path).expect("a file");
+        let value: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        let row = &value["rows"][0];
+        (row["policy"].to_string(), row["switches"].as_f64())
+    };
+    let table = switches(&[]);
+    let pid = switches(&["--slices", "pid", "--target-us", "6000"]);
+    assert!(pid.0.contains("pid"), "{pid:?}");
+    assert!(pid.1 < table.1, "{pid:?} {table:?}");
+    // The base is the slice that is tuned.
+    let short = switches(&[
+        "--slices",
+        "pid",
+        "--target-us",
+        "6000",
+        "--be-slice-us",
+        "100",
+    ]);
+    assert!(short.1 != pid.1, "{short:?} {pid:?}");
 }
 
 #[test]

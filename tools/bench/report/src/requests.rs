@@ -37,10 +37,11 @@ impl Request {
 pub struct Requests {
     /// Requests that a newer one took the place of.
     pub dropped: u64,
-    /// Requests that were served and had a deadline.
+    /// Requests with a deadline that arrived within the run.
     #[serde(default, skip_serializing_if = "is_none")]
     pub due: u64,
-    /// Those of them whose result was later than that.
+    /// Those of them whose result was later than that, or never came: a newer one took their place, or
+    /// the run was over.
     #[serde(default, skip_serializing_if = "is_none")]
     pub missed: u64,
     /// Arrivals before each, served or not.
@@ -61,7 +62,7 @@ impl Requests {
     /// None yet, with room for those of a run of `duration`.
     pub fn for_run(spec: &ClientSpec, duration: Duration) -> Self {
         let served = duration.as_secs_f64() / spec.latency_alone().as_secs_f64();
-        let rate = spec.arrival.rate();
+        let rate = spec.arrival.rate(duration);
         let arriving = rate.map_or(served, |rate| rate * duration.as_secs_f64());
         // Writing to the memory makes the kernel give it now, so that no request pays for that.
         let column = || {
@@ -90,6 +91,12 @@ impl Requests {
         self.latency_ns.push(ns(request.latency()));
     }
 
+    /// Counts requests with a deadline that are not served.
+    pub fn miss(&mut self, count: u64) {
+        self.due += count;
+        self.missed += count;
+    }
+
     /// Each of them.
     pub fn iter(&self) -> impl Iterator<Item = Request> + '_ {
         self.number
@@ -116,5 +123,31 @@ impl Requests {
             Some((at, latency as i64 - other as i64))
         })
         .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use zernel_workload::Workload;
+
+    /// All requests of a trace can arrive at once: there is room for those of the run, not for their
+    /// rate.
+    #[test]
+    fn the_room_is_that_of_the_requests_of_a_trace() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.yaml");
+        let rows = "0\n".repeat(1_000) + &"70\n".repeat(9_000);
+        std::fs::write(dir.path().join("a.csv"), "time_s\n".to_owned() + &rows).unwrap();
+        let text = "
+            name: mine
+            seconds: 60
+            clients: [{role: lc, network: vgg, arrival: {trace: {file: a.csv}}}]
+        ";
+        std::fs::write(&path, text).unwrap();
+        let workload = Workload::load(path.to_str().unwrap(), "show").unwrap();
+        let requests = Requests::for_run(&workload.clients[0], workload.duration());
+        let room = requests.number.capacity();
+        assert!((1_016..2_000).contains(&room), "{room}");
     }
 }

@@ -2,6 +2,7 @@
 //! The arrival of requests.
 
 use std::fmt;
+use std::time::Duration;
 
 use anyhow::{ensure, Result};
 use serde::{Deserialize, Serialize};
@@ -53,12 +54,12 @@ pub struct OnOff {
 }
 
 impl Arrival {
-    /// Requests per second on average; `None`: as many as are served, or a trace that has not been
-    /// read.
-    pub fn rate(&self) -> Option<f64> {
+    /// Requests per second on average, of a trace those within a run of this length; `None`: as many as
+    /// are served, or a trace that has not been read.
+    pub fn rate(&self, run: Duration) -> Option<f64> {
         match self {
             Self::Closed => None,
-            Self::Trace(trace) => trace.rate(),
+            Self::Trace(trace) => Some(trace.within(run)? as f64 / run.as_secs_f64()),
             &(Self::Periodic(rate) | Self::Poisson(rate)) => Some(rate),
             Self::Gamma(gamma) => Some(gamma.rate),
             Self::OnOff(OnOff { rate, on_s, off_s }) => Some(rate * on_s / (on_s + off_s)),
@@ -128,6 +129,8 @@ pub fn check_rate(rate: f64) -> Result<()> {
 mod tests {
     use super::*;
 
+    const RUN: Duration = Duration::from_secs(2);
+
     #[test]
     fn each_has_its_rate_and_its_name() {
         let gamma = Gamma {
@@ -150,7 +153,7 @@ mod tests {
                 "bursts 100/s, 0.5 s of 2",
             ),
         ] {
-            assert_eq!(arrival.rate(), rate);
+            assert_eq!(arrival.rate(RUN), rate);
             assert_eq!(arrival.to_string(), name);
             arrival.check().unwrap();
         }
@@ -169,10 +172,10 @@ mod tests {
             Arrival::Gamma(gamma)
         );
         let bursts = read("{on-off: {rate: 7, on_s: 2, off_s: 3}}").unwrap();
-        assert_eq!(bursts.rate(), Some(2.8));
+        assert_eq!(bursts.rate(RUN), Some(2.8));
         let trace = read("{trace: {file: day/a.csv, speed: 2, key: 7}}").unwrap();
         assert_eq!(trace.to_string(), "trace a.csv");
-        assert_eq!(trace.rate(), None, "it has not been read");
+        assert_eq!(trace.rate(RUN), None, "it has not been read");
         for bad in [
             "{gamma: 7}",
             "{gamma: {rate: 7}}",

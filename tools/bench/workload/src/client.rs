@@ -8,7 +8,7 @@ use anyhow::{ensure, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::transfer::Transfer;
-use crate::{Arrival, Draw, Piece, Preparation, Program};
+use crate::{Arrival, Draw, Moments, Piece, Preparation, Program};
 
 /// Microseconds that a client prepares its data on the CPU, unless it says otherwise.
 const PREPARE_US: u64 = 200;
@@ -108,12 +108,38 @@ impl ClientSpec {
 
     /// Typical latency of a request when nothing else runs.
     pub fn latency_alone(&self) -> Duration {
-        let size = match &self.arrival {
+        self.besides_alone() + self.network.service_of(self.mean_size())
+    }
+
+    /// The part of it that is none of the kernels: the preparation and the copies.
+    pub fn besides_alone(&self) -> Duration {
+        let size = self.mean_size();
+        self.prepare_us.mean() + self.copy_in(size) + self.copy_out(size)
+    }
+
+    /// The mean and the mean square of the time of a request's kernels alone, with the sizes of its
+    /// trace. None where requests differ and there is no formula for them.
+    pub fn moments(&self) -> Option<Moments> {
+        let sizes = match &self.arrival {
+            Arrival::Trace(trace) => {
+                let rows = trace.rows().ok()?;
+                Moments::of(rows.iter().map(|row| row.traced.size as f64))
+            }
+            _ => Moments::default(),
+        };
+        self.network.moments(sizes)
+    }
+
+    fn mean_size(&self) -> u64 {
+        match &self.arrival {
             Arrival::Trace(trace) => trace.mean_size(),
             _ => 0,
-        };
-        let copies = self.copy_in(size) + self.copy_out(size);
-        self.prepare_us.mean() + copies + self.network.service_of(size)
+        }
+    }
+
+    /// True if something of its requests depends on their size.
+    pub fn counts_size(&self) -> bool {
+        self.network.counts_size() || self.copies_by_size()
     }
 
     fn copies_by_size(&self) -> bool {
@@ -128,7 +154,7 @@ impl ClientSpec {
         trace.open(dir)?;
         let (largest, file) = (trace.largest(), trace.file.clone());
         ensure!(
-            largest.is_some() || !(self.network.counts_size() || self.copies_by_size()),
+            largest.is_some() || !self.counts_size(),
             "{} counts the size of its requests, but no request of the trace {} has one",
             self.network.name(),
             file.display()
@@ -144,8 +170,7 @@ impl ClientSpec {
             self.weight
         );
         ensure!(
-            matches!(self.arrival, Arrival::Trace(_))
-                || !(self.network.counts_size() || self.copies_by_size()),
+            matches!(self.arrival, Arrival::Trace(_)) || !self.counts_size(),
             "{} counts the size of its requests, which only a trace tells",
             self.network.name()
         );

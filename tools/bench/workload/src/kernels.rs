@@ -10,6 +10,7 @@ use serde::de::{Error, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::preparation::Preparation as Time;
+use crate::Moments;
 
 /// Most kernels of a request.
 pub(crate) const MOST: u32 = 256;
@@ -161,10 +162,15 @@ pub(crate) fn check_time(us: &Time, us_per_size: f64, largest: u64) -> Result<()
         (0.0..=1e6).contains(&us_per_size),
         "an us_per_size of {us_per_size}; give it 0 to 1000000 us"
     );
-    let longest = us_per_size * largest as f64;
+    check_sum(mean(us, us_per_size, largest), largest)
+}
+
+/// Checks the mean time of a kernel or of a request, for a size of `largest`.
+fn check_sum(mean: Duration, largest: u64) -> Result<()> {
+    let us = mean.as_micros();
     ensure!(
-        longest <= LONGEST_US as f64,
-        "{longest:.0} us for a size of {largest}; {LONGEST_US} us at most are simulated"
+        mean <= Duration::from_micros(LONGEST_US),
+        "{us} us for a size of {largest}; {LONGEST_US} us at most are simulated"
     );
     Ok(())
 }
@@ -243,6 +249,19 @@ pub(crate) fn mean_of(list: &[Kernel], size: u64) -> Duration {
     list.iter().map(each).sum()
 }
 
+/// The moments of the time of a list, for requests of these sizes.
+pub(crate) fn moments(list: &[Kernel], sizes: Moments) -> Option<Moments> {
+    let mut sum = Moments::default();
+    let mut us_per_size = 0.0;
+    for kernel in list {
+        let each = kernel.us.moments()?;
+        sum = (0..kernel.times).fold(sum, |sum, _| sum.plus(each));
+        us_per_size += kernel.us_per_size * f64::from(kernel.times);
+    }
+    // All kernels of a request have the same size.
+    Some(sum.plus(sizes.scaled(us_per_size / 1e6)))
+}
+
 /// The number of kernels of a list.
 pub(crate) fn count(list: &[Kernel]) -> u32 {
     let times = list.iter().map(|kernel| kernel.times);
@@ -261,7 +280,7 @@ pub(crate) fn check(list: &[Kernel], largest: u64) -> Result<()> {
         (1..=MOST).contains(&count),
         "the list has {count} kernels; give it 1 to {MOST}"
     );
-    Ok(())
+    check_sum(mean_of(list, largest), largest).context("all of them take")
 }
 
 #[cfg(test)]
@@ -350,6 +369,14 @@ mod tests {
             ("[]", "the list has 0 kernels"),
             ("[{us: 0}]", "kernel 1: it takes: 0 us"),
             ("[{us: 10000001}]", "10000001 us"),
+            (
+                "[{us: 6000000}, {us: 2000001, times: 2}]",
+                "all of them take: 10000002 us",
+            ),
+            (
+                "[{us: 1, us_per_size: 60000}, {us: 1, us_per_size: 50000}]",
+                "all of them take: 11000002 us for a size of 100;",
+            ),
             (
                 "[{us: 5}, {us: {uniform: {low: 2, high: 1}}}]",
                 "kernel 2: it takes: a uniform",

@@ -5,6 +5,7 @@
 mod arrival;
 mod client;
 mod kernels;
+mod moments;
 mod network;
 mod preparation;
 mod program;
@@ -18,6 +19,7 @@ mod workload;
 pub use arrival::{check_rate, Arrival, Gamma, OnOff};
 pub use client::{ClientSpec, Role};
 pub use kernels::{Draw, Granularity, Kernel, Kernels, Piece};
+pub use moments::Moments;
 pub use network::Network;
 pub use preparation::Preparation;
 pub use program::{Own, Program};

@@ -12,6 +12,7 @@ use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::sized::Sized;
+use crate::Moments;
 
 /// The longest preparation.
 const MAX_US: u64 = 1_000_000;
@@ -155,6 +156,44 @@ impl Preparation {
         Duration::from_nanos((us.clamp(0.0, MAX_US as f64) * 1e3).round() as u64)
     }
 
+    /// The moments of a time that is drawn for each request by itself. None of one that moves with the
+    /// run, or that follows from a size; nor of a log-normal one whose tail is cut at a second.
+    pub(crate) fn moments(&self) -> Option<Moments> {
+        let us = match *self {
+            Self::Constant(us) => Moments::constant(us as f64),
+            Self::Uniform(Uniform { low, high }) => {
+                let (low, high) = (low as f64, high as f64);
+                Moments {
+                    mean: (low + high) / 2.0,
+                    square: (low * low + low * high + high * high) / 3.0,
+                }
+            }
+            Self::Bimodal(two) => {
+                let (low, high) = (two.low as f64, two.high as f64);
+                let share = f64::from(two.high_permille) / 1e3;
+                Moments {
+                    mean: low * (1.0 - share) + high * share,
+                    square: low * low * (1.0 - share) + high * high * share,
+                }
+            }
+            Self::LogNormal(Logarithmic { median, sigma }) => {
+                let (median, square) = (median as f64, sigma * sigma);
+                // The part of the mean of the square that is above: the tail of a normal distribution
+                // whose mean is higher by twice the square.
+                let left = (MAX_US as f64 / median).ln() - 2.0 * square;
+                if left < 4.0 * sigma {
+                    return None;
+                }
+                Moments {
+                    mean: median * (square / 2.0).exp(),
+                    square: median * median * (2.0 * square).exp(),
+                }
+            }
+            Self::Drift(_) | Self::Step(_) | Self::Sized(_) => return None,
+        };
+        Some(us.scaled(1e-6))
+    }
+
     /// The features that the client tells of the request with this number: those that its time follows
     /// from, or a size that has nothing to do with it.
     pub fn features(&self, seed: u64, number: u64) -> Vec<i64> {
@@ -176,7 +215,7 @@ impl Preparation {
             Self::Uniform(Uniform { low, high }) => {
                 ensure!(
                     low <= high,
-                    "a uniform preparation goes from {low} down to {high} us; swap low and high"
+                    "a uniform time goes from {low} down to {high} us; swap low and high"
                 );
                 ([low, high], 1.0)
             }
@@ -191,7 +230,7 @@ impl Preparation {
             Self::LogNormal(Logarithmic { median, sigma }) => {
                 ensure!(
                     median > 0 && (0.0..=3.0).contains(&sigma),
-                    "a log-normal preparation needs a median above 0 and a sigma of 0 to 3"
+                    "a log-normal time needs a median above 0 and a sigma of 0 to 3"
                 );
                 ([median, median], 1.0)
             }
@@ -205,12 +244,12 @@ impl Preparation {
         for us in times {
             ensure!(
                 us <= MAX_US,
-                "a preparation of {us} us is out of range (0 to {MAX_US})"
+                "a time of {us} us is out of range (0 to {MAX_US})"
             );
         }
         ensure!(
             (0.001..=3600.0).contains(&seconds),
-            "the seconds of a changing preparation are {seconds}, out of range (0.001 to 3600)"
+            "the seconds of a changing time are {seconds}, out of range (0.001 to 3600)"
         );
         Ok(())
     }
@@ -282,7 +321,7 @@ impl<'de> Deserialize<'de> for Preparation {
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 write!(
                     f,
-                    "a preparation: a number of microseconds, or one of {}",
+                    "a time: a number of microseconds, or one of {}",
                     NAMES.join(", ")
                 )
             }
@@ -293,9 +332,7 @@ impl<'de> Deserialize<'de> for Preparation {
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Preparation, A::Error> {
                 let Some(name) = map.next_key::<String>()? else {
-                    return Err(A::Error::custom(
-                        "a preparation is missing its distribution",
-                    ));
+                    return Err(A::Error::custom("a time is missing its distribution"));
                 };
                 let found = match name.as_str() {
                     "uniform" => map.next_value().map(Preparation::Uniform),
@@ -309,7 +346,7 @@ impl<'de> Deserialize<'de> for Preparation {
                 match map.next_key::<String>()? {
                     None => Ok(found),
                     Some(more) => Err(A::Error::custom(format!(
-                        "a preparation is either {name} or {more}; leave one out"
+                        "a time is either {name} or {more}; leave one out"
                     ))),
                 }
             }

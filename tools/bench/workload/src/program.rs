@@ -10,7 +10,7 @@ use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::kernels::{self, Draw, Kernels, Piece};
-use crate::{Network, Preparation};
+use crate::{Moments, Network, Preparation};
 
 /// A program that a workload file describes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -63,6 +63,15 @@ impl Own {
             (Kernels::List(list), _) => kernels::mean_of(list, size),
             (_, Some(us)) => kernels::mean(us, self.us_per_size, size),
             (_, None) => Duration::ZERO,
+        }
+    }
+
+    /// The moments of its time alone for requests of these sizes.
+    fn moments(&self, sizes: Moments) -> Option<Moments> {
+        match (&self.kernels, &self.service_us) {
+            (Kernels::List(list), _) => kernels::moments(list, sizes),
+            (_, Some(us)) => Some(us.moments()?.plus(sizes.scaled(self.us_per_size / 1e6))),
+            (_, None) => None,
         }
     }
 
@@ -167,6 +176,14 @@ impl Program {
         match self {
             Self::Known(network) => network.service(),
             Self::Own(own) => own.service(size),
+        }
+    }
+
+    /// The moments of its time alone for requests of these sizes; none where there is no formula.
+    pub(crate) fn moments(&self, sizes: Moments) -> Option<Moments> {
+        match self {
+            Self::Known(network) => Some(Moments::constant(network.service().as_secs_f64())),
+            Self::Own(own) => own.moments(sizes),
         }
     }
 

@@ -14,6 +14,7 @@ use rand_distr::{Distribution, Exp, Gamma};
 
 use crate::arrival::{Arrival, OnOff};
 use crate::trace::{Row, Traced};
+use crate::Draw;
 
 /// Times at which requests arrive, from the start of the run.
 #[derive(Debug)]
@@ -114,8 +115,31 @@ pub struct Next {
     pub number: u64,
     /// Requests that it took the place of.
     pub dropped: u64,
+    /// Those of them that had a deadline.
+    pub overtaken: u64,
     /// All that a trace tells of it.
     pub traced: Traced,
+}
+
+impl Traced {
+    /// The time that is left of its deadline, if it has one, when it begins `late` after its arrival; at
+    /// least `shortest`, as a deadline that is over already is still one.
+    pub fn left(&self, late: Duration, shortest: Duration) -> Option<Duration> {
+        let deadline = self.deadline?;
+        Some(deadline.saturating_sub(late).max(shortest))
+    }
+}
+
+impl Next {
+    /// Its random numbers, for a client with this seed.
+    pub fn draw(&self, seed: u64) -> Draw {
+        Draw {
+            seed,
+            number: self.number,
+            at: self.tick,
+            size: self.traced.size,
+        }
+    }
 }
 
 /// A client's schedule.
@@ -161,14 +185,28 @@ impl Schedule {
             tick: first,
             number: self.popped - 1,
             dropped: 0,
+            overtaken: 0,
             traced,
         };
         while self.peek().is_some_and(|tick| tick <= now) {
+            next.overtaken += u64::from(next.traced.deadline.is_some());
             (next.tick, next.traced) = self.pop(now);
             next.number += 1;
             next.dropped += 1;
         }
         next
+    }
+
+    /// Requests with a deadline that arrive before `until` and are still to be served.
+    pub fn awaited(&self, until: Duration) -> u64 {
+        match &self.ticks {
+            Ticks::Traced { rows, next } => {
+                let rest = rows.iter().skip(*next);
+                let before = rest.take_while(|row| row.at < until);
+                before.filter(|row| row.traced.deadline.is_some()).count() as u64
+            }
+            _ => 0,
+        }
     }
 
     /// When the next request arrives, [`Duration::MAX`] if there is none; `None`: as soon as the
@@ -235,8 +273,13 @@ mod tests {
         assert_eq!((first.traced.key, first.traced.size), (Some(4), 10));
         let deadline = Some(Duration::from_micros(500));
         assert_eq!(first.traced.deadline, deadline);
+        assert_eq!(traced.awaited(ms(3)), 0, "the second has none");
+        assert_eq!(traced.awaited(ms(4)), 1);
         let last = traced.next(ms(4));
         assert_eq!((last.tick, last.number, last.dropped), (ms(3), 2, 1));
+        assert_eq!((last.overtaken, traced.awaited(ms(9))), (0, 0));
+        let both = schedule(arrival.clone(), ms(9), 0).next(ms(2));
+        assert_eq!((both.dropped, both.overtaken), (1, 1));
         assert_eq!((last.traced.key, last.traced.size), (Some(6), 0));
         let none = traced.next(ms(5));
         assert_eq!((none.tick, none.dropped), (Duration::MAX, 0));
@@ -337,7 +380,7 @@ mod tests {
         assert_eq!(ticks, first(arrival.clone(), 50_000, 3));
         // 500 bursts: their number varies by a twentieth or so.
         let rate = 50_000.0 / ticks[49_999];
-        let mean = arrival.rate().unwrap();
+        let mean = arrival.rate(Duration::MAX).unwrap();
         assert!(
             (mean * 0.85..mean * 1.15).contains(&rate),
             "{rate} a second"

@@ -105,12 +105,11 @@ impl Trace {
         }
     }
 
-    /// Requests per second on average, from the start of the run to the last of them; none if the
-    /// file has not been read.
-    pub(crate) fn rate(&self) -> Option<f64> {
+    /// Requests that arrive within so long from the start of the run; none if the file has not been
+    /// read.
+    pub(crate) fn within(&self, duration: Duration) -> Option<usize> {
         let rows = self.rows.as_ref()?;
-        let last = rows.last()?.at.as_secs_f64();
-        Some(rows.len() as f64 / last.max(1e-3))
+        Some(rows.partition_point(|row| row.at < duration))
     }
 
     /// The largest size of a request; none if no request has one.
@@ -283,7 +282,8 @@ mod tests {
             );
         }
         assert_eq!((trace.largest(), trace.mean_size()), (Some(12), 5));
-        assert_eq!(trace.rate(), Some(3.0 / 2.25));
+        let within = [1, 3].map(|s| trace.within(Duration::from_secs(s)));
+        assert_eq!(within, [Some(2), Some(3)]);
         let bare = opened(b"time_s\n1\n", |_| {}).unwrap();
         assert_eq!((bare.largest(), bare.mean_size()), (None, 0));
     }
@@ -352,7 +352,7 @@ mod tests {
         let path = dir.path().join("trace.csv");
         std::fs::write(&path, "time_s\n1\n").unwrap();
         let trace = Trace::new(&path);
-        assert_eq!((trace.rate(), trace.largest()), (None, None));
+        assert_eq!((trace.within(Duration::MAX), trace.largest()), (None, None));
         assert_eq!(trace.rows().unwrap().len(), 1);
         std::fs::remove_file(&path).unwrap();
         assert!(trace.rows().is_err());

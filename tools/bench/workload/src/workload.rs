@@ -433,7 +433,7 @@ mod tests {
         .unwrap();
         let mine = load().unwrap();
         let client = &mine.clients[0];
-        assert_eq!(client.arrival.rate(), Some(2.0));
+        assert_eq!(client.arrival.rate(mine.duration()), Some(1.0));
         assert!(client.varies() && !mine.clients[1].varies());
         // 200 units on average: 80 + 0.44 in, 405, 10 out.
         assert_eq!(client.latency_alone(), Duration::from_nanos(495_440));

@@ -41,3 +41,5 @@ mod reference;
 mod requests;
 #[cfg(test)]
 mod rotation_properties;
+#[cfg(test)]
+mod slices_properties;

@@ -40,7 +40,7 @@ proptest! {
         let e = Effective { timeslice: Attribute::NONE.over(own, Origin::NONE), ..Effective::of(l) };
         let mut throttled = level::Set::NONE;
         throttled.put(l, spent);
-        let s = t.settings(e, Conditions { bounds, turns, throttled }).unwrap().timeslice.0;
+        let s = t.settings(e, Conditions { bounds, turns, throttled, ..Conditions::NONE }).unwrap().timeslice.0;
         prop_assert!(s >= hw_min && s <= hw_max);
         prop_assert!(s >= min || s == hw_max);
         prop_assert!(s <= max || s == hw_min);

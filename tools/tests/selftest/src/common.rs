@@ -42,7 +42,8 @@ pub fn settle() -> Result<()> {
     for (name, value) in crate::tunables::DEFAULTS {
         let path = tunable_path(name);
         if fs::read_to_string(&path)?.trim_end() != *value {
-            if let Some(level) = name.strip_suffix("_period_us") {
+            let of_level = name.strip_suffix("_period_us");
+            if let Some(level) = of_level.filter(|name| name.starts_with("level")) {
                 // Out of the way of any period.
                 tune(&format!("{level}_budget_us"), 1_000)?;
             }

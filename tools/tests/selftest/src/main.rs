@@ -20,6 +20,7 @@ mod quota;
 mod request;
 mod scale;
 mod sim;
+mod slices;
 mod stress;
 mod target;
 mod trace;
@@ -49,6 +50,7 @@ const SUITES: &[Suite] = &[
     control::SUITE,
     request::SUITE,
     turns::SUITE,
+    slices::SUITE,
     track::SUITE,
     gpuwait::SUITE,
     phase::SUITE,

@@ -43,7 +43,7 @@ type Row = (
 /// Every tunable, its value in a module that was just loaded, and its other values: the numbers from
 /// one to another, as far as other tunables at their defaults allow, and words. They are in an order in
 /// which they can be put back.
-const ROWS: [Row; 66] = [
+const ROWS: [Row; 89] = [
     ("enabled", "1", NONE, &["0", "1"]),
     ("default_class", "none", (0, 7), &["none"]),
     ("level0_timeslice_us", "5000000", (10, 10_000_000), &[]),
@@ -54,6 +54,34 @@ const ROWS: [Row; 66] = [
     ("level5_timeslice_us", "2000", (10, 10_000_000), &[]),
     ("level6_timeslice_us", "1024", (10, 10_000_000), &[]),
     ("level7_timeslice_us", "200", (10, 10_000_000), &[]),
+    (
+        "slice_policy",
+        "table",
+        NONE,
+        &["exponential", "pid", "table"],
+    ),
+    ("level0_preemptible", "1", NONE, &["0", "1"]),
+    ("level1_preemptible", "1", NONE, &["0", "1"]),
+    ("level2_preemptible", "1", NONE, &["0", "1"]),
+    ("level3_preemptible", "1", NONE, &["0", "1"]),
+    ("level4_preemptible", "1", NONE, &["0", "1"]),
+    ("level5_preemptible", "1", NONE, &["0", "1"]),
+    ("slice_period_us", "100000", (10_000, 10_000_000), &[]),
+    ("slice_kp_permille", "500", (0, 10_000), &[]),
+    ("slice_ki_permille", "100", (0, 10_000), &[]),
+    ("slice_kd_permille", "50", (0, 10_000), &[]),
+    ("level0_target_us", "0", (10, 10_000_000), &["0"]),
+    ("level0_target_permille", "990", (1, 1_000), &[]),
+    ("level1_target_us", "0", (10, 10_000_000), &["0"]),
+    ("level1_target_permille", "990", (1, 1_000), &[]),
+    ("level2_target_us", "0", (10, 10_000_000), &["0"]),
+    ("level2_target_permille", "990", (1, 1_000), &[]),
+    ("level3_target_us", "0", (10, 10_000_000), &["0"]),
+    ("level3_target_permille", "990", (1, 1_000), &[]),
+    ("level4_target_us", "0", (10, 10_000_000), &["0"]),
+    ("level4_target_permille", "990", (1, 1_000), &[]),
+    ("level5_target_us", "0", (10, 10_000_000), &["0"]),
+    ("level5_target_permille", "990", (1, 1_000), &[]),
     ("max_timeslice_us", "5000000", (50, 10_000_000), &[]),
     ("min_timeslice_us", "50", (10, 5_000_000), &[]),
     ("lc_gid", "none", (0, ANY - 1), &["none"]),
@@ -262,7 +290,16 @@ fn bounds_of_others() -> Outcome {
         tune(name, value)?;
         refused(other, beyond.to_string(), Errno::RANGE)?;
     }
-    Ok(())
+    let tuned = read("max_timeslice_us")?;
+    // A policy raises the maximum to what it needs, as long as it is in force.
+    tune("slice_policy", "exponential")?;
+    check_eq!(read("max_timeslice_us")?, "10000000");
+    refused("max_timeslice_us", "9999999", Errno::RANGE)?;
+    // Put back, what was tuned before is not lost.
+    taken("max_timeslice_us", "10000000", "10000000")?;
+    tune("slice_policy", "table")?;
+    check_eq!(read("max_timeslice_us")?, tuned);
+    taken("max_timeslice_us", "9999999", "9999999")
 }
 
 fn slices_change_at_once() -> Outcome {

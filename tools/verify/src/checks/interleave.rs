@@ -37,6 +37,7 @@ fn run(lab: &Lab<'_>, figures: &mut Figures) -> Result<()> {
         "the driver sets no interleave levels",
     )?;
     lab.set("rotation", "none")?;
+    lab.set("slice_policy", "table")?;
     let mut all = Vec::new();
     for (number, name) in LEVELS {
         lab.set(&format!("level{number}_timeslice_us"), SLICE)?;

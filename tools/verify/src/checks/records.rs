@@ -38,6 +38,7 @@ const BETWEEN_CALLS: Duration = Duration::from_millis(3);
 fn run(lab: &Lab<'_>, figures: &mut Figures) -> Result<()> {
     let gpu = debugfs::handle("gpu", lab.gpu()?.id.as_u64())?;
     lab.set("rotation", "none")?;
+    lab.set("slice_policy", "table")?;
     lab.set("level7_timeslice_us", SLICE_US)?;
     let pair = [lab.context(Level::BE)?, lab.context(Level::BE)?];
     for context in &pair {

@@ -29,6 +29,7 @@ const SWITCH: &str = "GPreempt (ATC'25): save and restore, 84 us together on an 
 fn run(lab: &Lab<'_>, figures: &mut Figures) -> Result<()> {
     lab.needs(|gpu| gpu.can.timeslice, "the driver sets no time slices")?;
     lab.set("rotation", "none")?;
+    lab.set("slice_policy", "table")?;
     lab.set("level7_timeslice_us", SLICES[0])?;
     let pair = [lab.context(Level::BE)?, lab.context(Level::BE)?];
     for context in &pair {

@@ -36,6 +36,7 @@ impl<'l> Stage<'l> {
     pub fn new(lab: &'l Lab<'l>, slice_us: u32, no_holder: &str) -> Result<Self> {
         lab.set("no_holder", no_holder)?;
         lab.set("rotation", "none")?;
+        lab.set("slice_policy", "table")?;
         lab.set("level7_timeslice_us", slice_us)?;
         // No request ends by itself, and no budget.
         lab.set("lease_us", 10_000_000)?;

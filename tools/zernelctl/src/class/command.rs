@@ -20,7 +20,7 @@ pub enum Command {
     /// the tunable lc_gid.
     #[command(group = clap::ArgGroup::new("attributes").required(true).multiple(true))]
     Set {
-        /// The level: lc, be or a number from 0 (most urgent) to 7.
+        /// The level: lc, be, another name such as normal, or a number from 0 (most urgent) to 7.
         #[arg(group = "attributes", conflicts_with = "named_level")]
         level: Option<Level>,
         #[command(flatten)]

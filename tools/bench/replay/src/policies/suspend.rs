@@ -11,7 +11,7 @@
 //!
 //! The latency holds from *ready* to the first kernel. A switch of the GPU is part of it; where one
 //! alone takes longer, this GPU is one whose switch takes just as long. Best-effort work that is not
-//! there is not waited for.
+//! there, or that ends by itself, is not waited for.
 
 use zernel_workload::Role;
 
@@ -21,33 +21,68 @@ use crate::model::preset::Preset;
 use crate::policy::level::Level;
 use crate::world::{Event, Setting, World};
 
-/// A GPU that saves a context in 20 µs and restores one in as many.
-const FAST: Preset = Preset {
-    name: "40 us",
-    sms: 100,
-    sm_kib: 500,
-    mb_per_s: 2_560_000,
-    copy_engines: 3,
-};
+/// A GPU whose switch takes so many microseconds.
+const fn taking(name: &'static str, us: u32) -> Preset {
+    Preset {
+        name,
+        sms: us,
+        sm_kib: 500,
+        mb_per_s: 1_024_000,
+        copy_engines: 3,
+    }
+}
+
+/// A published latency of preemption.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Latency {
+    time: Ns,
+    /// The GPU where a switch of another one takes longer.
+    preset: &'static Preset,
+}
+
+impl Latency {
+    const fn of(us: u64, preset: &'static Preset) -> Self {
+        Self {
+            time: Ns(us * 1_000),
+            preset,
+        }
+    }
+
+    /// That of a trap handler.
+    pub(super) const TRAP: Self = Self::of(40, &taking("switch of 40 us", 40));
+    /// That of the end of a slice.
+    pub(super) const SLICE: Self = Self::of(100, &taking("switch of 100 us", 100));
+    /// That of kernels that look for a flag.
+    pub(super) const FLAG: Self = Self::of(140, &taking("switch of 140 us", 140));
+    /// That of a wait for kernels that were launched.
+    pub(super) const WAIT: Self = Self::of(5_000, &taking("switch of 5000 us", 5_000));
+}
 
 /// The policy.
 pub(super) struct Suspend {
-    latency: Ns,
+    latency: Latency,
     /// Latency-critical work has the GPU.
     taken: bool,
+    /// It is ready, and best-effort work is about to leave.
+    waits: bool,
+    /// Timers set before the last one are stale.
+    timer: u64,
 }
 
 impl Suspend {
     /// With this latency.
-    pub(super) const fn new(latency: Ns) -> Self {
+    pub(super) const fn new(latency: Latency) -> Self {
         Self {
             latency,
             taken: false,
+            waits: false,
+            timer: 0,
         }
     }
 
     fn set(&mut self, world: &mut World, taken: bool) {
         self.taken = taken;
+        self.waits = false;
         let (stop, go) = match taken {
             true => (Role::Be, Role::Lc),
             false => (Role::Lc, Role::Be),
@@ -67,12 +102,12 @@ fn has_work(world: &World, role: Role) -> bool {
 
 impl Policy for Suspend {
     fn name(&self) -> String {
-        format!("suspend-{}", self.latency.0 / 1_000)
+        format!("suspend-{}", self.latency.time.0 / 1_000)
     }
 
     fn setting(&self, setting: Setting) -> Setting {
-        let preset = match 2 * setting.preset.switch_cost().0 > self.latency.0 {
-            true => &FAST,
+        let preset = match 2 * setting.preset.switch_cost().0 > self.latency.time.0 {
+            true => self.latency.preset,
             false => setting.preset,
         };
         Setting { preset, ..setting }
@@ -89,17 +124,21 @@ impl Policy for Suspend {
 
     fn ready(&mut self, world: &mut World, client: usize) {
         submit(world, client);
-        if world.clients[client].spec.role == Role::Be || self.taken {
+        if world.clients[client].spec.role == Role::Be || self.taken || self.waits {
             return;
         }
         let switch = 2 * world.setting.preset.switch_cost().0;
         let wait = match has_work(world, Role::Be) {
-            true => self.latency.0.saturating_sub(switch),
+            true => self.latency.time.0.saturating_sub(switch),
             false => 0,
         };
         match wait {
             0 => self.set(world, true),
-            _ => world.at(world.now + wait, Event::Timer(0)),
+            _ => {
+                self.waits = true;
+                self.timer += 1;
+                world.at(world.now + wait, Event::Timer(self.timer));
+            }
         }
     }
 
@@ -107,11 +146,14 @@ impl Policy for Suspend {
         retire(world, client);
         if self.taken && !has_work(world, Role::Lc) {
             self.set(world, false);
+        } else if self.waits && !has_work(world, Role::Be) {
+            // It has left by itself.
+            self.set(world, true);
         }
     }
 
-    fn timer(&mut self, world: &mut World, _token: u64) {
-        if !self.taken && has_work(world, Role::Lc) {
+    fn timer(&mut self, world: &mut World, token: u64) {
+        if self.waits && token == self.timer {
             self.set(world, true);
         }
     }

@@ -6,17 +6,21 @@
 
 mod budget;
 pub(crate) mod estimate;
+mod keys;
 mod order;
 mod rotation;
+mod slices;
 
-use std::collections::BTreeMap;
+use std::time::Duration;
 
-use zernel_workload::{Role, Traced};
+use zernel_workload::Role;
 
 use self::budget::Budget;
-use self::estimate::{Estimate, Estimator};
+use self::estimate::Estimator;
+use self::keys::Keys;
 use self::order::Order;
 use self::rotation::Rotation;
+use self::slices::Slices;
 use super::slices::set_classes;
 use super::{retire, submit, Policy, Stream};
 use crate::deadlines::Deadlines;
@@ -25,16 +29,17 @@ use crate::model::tsg::Interleave;
 use crate::policy::class::Effective;
 use crate::policy::deadline::line::Place;
 use crate::policy::deadline::Order as Kept;
-use crate::policy::level::Level;
+use crate::policy::level::{self, Level};
 use crate::policy::predict::features::{Features, Memory};
 use crate::policy::predict::fixed::Fixed;
 use crate::policy::predict::trigger::{Rule, Trigger};
-use crate::policy::predict::{Choice, Costs, History, Kind};
+use crate::policy::predict::{Choice, Costs, Kind};
 use crate::policy::request::succession::Succession;
 use crate::policy::request::words::Number;
 use crate::policy::request::words::Observed;
 use crate::policy::request::{self, Actions, Plan};
 use crate::policy::rotation::Discipline;
+use crate::policy::slices::Policy as SlicePolicy;
 use crate::policy::switch_cost::{Cost, Costs as SwitchCosts, Phase};
 use crate::policy::tunables::{settings::Conditions, Tunables};
 use crate::policy::units::{Ns, Permille};
@@ -67,6 +72,10 @@ pub(crate) struct Options {
     pub(crate) quantum: Us,
     /// Time slice of best-effort TSGs, if not that of their level.
     pub(crate) be_slice: Option<Us>,
+    /// The slices of levels.
+    pub(crate) slices: SlicePolicy,
+    /// The latency that 99 % of latency-critical requests are to have, if slices follow it.
+    pub(crate) target: Us,
     /// Share of the switches that the learned cost covers, in thousandths.
     pub(crate) covered: u32,
     /// Deadlines of latency-critical clients.
@@ -94,6 +103,8 @@ impl Options {
         discipline: Discipline::Fair,
         quantum: Us(8_000),
         be_slice: None,
+        slices: SlicePolicy::Table,
+        target: Us(0),
         covered: Cost::IN_TIME.0,
         deadlines: Deadlines::NONE,
         by_level: false,
@@ -116,26 +127,9 @@ impl Default for Asked {
     }
 }
 
-/// The knowledge of a key.
-struct Known {
-    history: History,
-    estimate: Estimate,
-}
-
-impl Known {
-    fn new(options: &Options) -> Self {
-        Self {
-            history: History::new(options.safety_margin),
-            estimate: Estimate::new(options.estimator),
-        }
-    }
-}
-
 /// The state of a latency-critical client.
 struct Lane {
     requests: Succession,
-    /// Each key; the kernel has them for each user, not for each client.
-    keys: BTreeMap<u64, Known>,
     /// The request that it is at, and the one before.
     asked: (Asked, Asked),
     seen: Observed,
@@ -143,39 +137,14 @@ struct Lane {
     alarm: u32,
     /// The state of the GPU when its request began.
     phase: Phase,
+    /// When that was.
+    began: u64,
     /// Its place in the order of deadlines.
     place: Option<(Place, Number)>,
     /// Its level.
     level: Level,
     /// The longest latency that is no violation.
     slo: Option<Ns>,
-}
-
-impl Lane {
-    /// Learns from the preparation of a request.
-    fn learn(&mut self, asked: &Asked, took: Ns, options: &Options, choice: Choice) {
-        let known = self.keys.entry(asked.key);
-        let known = known.or_insert_with(|| Known::new(options));
-        if choice.kind == Kind::Features {
-            let fallback = known.history.predict(choice);
-            let (costs, memory) = (choice.costs, options.memory);
-            known
-                .estimate
-                .observe(&asked.features, took, costs, fallback, memory);
-        }
-        known.history.observe(took, choice);
-    }
-
-    fn predict(&self, asked: &Asked, choice: Choice) -> Option<Ns> {
-        let known = self.keys.get(&asked.key)?;
-        let fallback = known.history.predict(choice);
-        match choice.kind {
-            Kind::Features => known
-                .estimate
-                .predict(&asked.features, choice.costs, fallback),
-            _ => fallback,
-        }
-    }
 }
 
 /// The policy.
@@ -185,9 +154,12 @@ pub(crate) struct Zernel {
     lease: Ns,
     switch: SwitchCosts,
     lanes: Vec<Lane>,
+    keys: Keys,
     order: Order,
     rotation: Option<Rotation>,
     budget: Option<Budget>,
+    tunables: Tunables,
+    slices: Option<Slices>,
     /// Latency-critical requests between begin and done.
     requests: u32,
 }
@@ -198,11 +170,12 @@ type Call = fn(&mut Succession, Number, Ns, &Observed) -> Result<Actions, reques
 /// Tokens of timers: those of clients are `client << 32 | alarm`.
 const ROTATION: u64 = 1 << 62;
 const BUDGET: u64 = 1 << 63;
+const SLICES: u64 = 1 << 61;
 
 impl Zernel {
     /// With these options.
     pub(super) fn new(options: Options) -> Self {
-        let tunables = Tunables::new();
+        let tunables = slices::tunables(&options);
         let choice = Choice {
             kind: options.kind,
             costs: Costs {
@@ -218,22 +191,31 @@ impl Zernel {
             lease: tunables.requests().lease().into(),
             switch: SwitchCosts::new(Permille(options.covered)),
             lanes: Vec::new(),
+            keys: Keys::default(),
             order: Order::new(),
             rotation: None,
             budget: None,
+            tunables,
+            slices: None,
             requests: 0,
         }
     }
 
-    /// Time slice that best-effort TSGs have.
-    fn be_slice(&self) -> Us {
-        let class = Effective::of(Level::BE);
+    /// Time slice that the TSGs of a level have.
+    fn slice_of(&self, level: Level) -> Us {
+        self.slice_where(level, level::Set::NONE)
+    }
+
+    /// The same while these levels have no budget left.
+    fn slice_where(&self, level: Level, throttled: level::Set) -> Us {
+        let class = Effective::of(level);
         let on = Conditions {
             turns: self.options.rotate,
+            throttled,
             ..Conditions::NONE
         };
-        let settings = Tunables::new().settings(class, on);
-        Us(settings.map_or(Level::BE.default_timeslice().0, |s| s.timeslice.0))
+        let settings = self.tunables.settings(class, on);
+        Us(settings.map_or(level.default_timeslice().0, |s| s.timeslice.0))
     }
 
     /// The state of the GPU.
@@ -276,9 +258,9 @@ impl Zernel {
         if let Some(record) = actions.over {
             self.catch_up(client);
             if let Some(took) = record.preparation() {
-                let lane = &mut self.lanes[client];
-                let asked = lane.asked.0;
-                lane.learn(&asked, took, &self.options, self.choice);
+                let asked = self.lanes[client].asked.0;
+                self.keys
+                    .learn(client, &asked, took, &self.options, self.choice);
             }
         }
     }
@@ -291,8 +273,8 @@ impl Zernel {
             .catch_up()
             .and_then(|record| record.preparation());
         if let Some(took) = took {
-            let asked = lane.asked.1;
-            lane.learn(&asked, took, &self.options, self.choice);
+            self.keys
+                .learn(client, &lane.asked.1, took, &self.options, self.choice);
         }
     }
 
@@ -382,6 +364,9 @@ impl Policy for Zernel {
         if !rotate {
             name += " unrotated";
         }
+        if self.options.slices != SlicePolicy::Table {
+            name += &format!(" {}", self.options.slices.name());
+        }
         name
     }
 
@@ -391,20 +376,24 @@ impl Policy for Zernel {
             .iter()
             .map(|_| Lane {
                 requests: Succession::new(),
-                keys: BTreeMap::new(),
                 asked: (Asked::default(), Asked::default()),
                 seen: Observed::default(),
                 alarm: 0,
                 phase: Phase::default(),
+                began: 0,
                 place: None,
                 level: Level::LC,
                 slo: None,
             })
             .collect();
         set_classes(world);
-        self.set_deadlines(world);
         let be: Vec<usize> = world.of_role(Role::Be).collect();
-        let slice = self.options.be_slice.unwrap_or(self.be_slice());
+        let slice = self.options.be_slice.unwrap_or(self.slice_of(Level::BE));
+        let lc_slice = self.slice_of(Level::LC);
+        for group in world.of_role(Role::Lc).collect::<Vec<_>>() {
+            world.set_timeslice(group, lc_slice);
+        }
+        self.set_deadlines(world);
         for &group in &be {
             world.set_timeslice(group, slice);
         }
@@ -416,7 +405,14 @@ impl Policy for Zernel {
             } = self.options;
             self.rotation = Some(Rotation::new(world, &be, discipline, quantum));
         }
-        self.budget = Budget::new(world);
+        let mut spent = level::Set::NONE;
+        spent.put(Level::LC, true);
+        let throttled = self.slice_where(Level::LC, spent);
+        self.budget = Budget::new(world, (lc_slice, throttled));
+        if let (Some(terms), false) = (self.tunables.feedback(), self.options.rotate) {
+            let period = self.tunables.slices().period();
+            self.slices = Some(Slices::new(terms, period.into(), be, slice));
+        }
     }
 
     fn begin(&mut self, world: &mut World, client: usize) -> Stream {
@@ -429,22 +425,22 @@ impl Policy for Zernel {
         let cost = self.switch.estimate(phase);
         self.catch_up(client);
         let request = &world.clients[client].request;
-        let Traced { key, deadline, .. } = request.traced;
-        let passed = world.now - request.tick;
-        let left = deadline.map(|deadline| Ns(nanos(deadline).saturating_sub(passed).max(1)));
+        let late = Duration::from_nanos(world.now - request.tick);
+        let left = request.traced.left(late, Duration::from_nanos(1));
+        let left = left.map(|left| Ns(nanos(left)));
         let mut asked = Asked {
-            key: key.unwrap_or(0),
+            key: request.traced.key.unwrap_or(0),
             ..Asked::default()
         };
         for (to, from) in asked.features.given.iter_mut().zip(world.features(client)) {
             *to = from;
         }
-        if self.lanes[client].predict(&asked, self.choice).is_none() {
+        if self.keys.predict(client, &asked, self.choice).is_none() {
             let actions = self.lanes[client].requests.retire(now, &seen);
             self.act(world, client, actions);
         }
         let lane = &mut self.lanes[client];
-        let predicted = lane.predict(&asked, self.choice);
+        let predicted = self.keys.predict(client, &asked, self.choice);
         let lead = self.options.rule.lead(self.choice, predicted, cost);
         let plan = Plan {
             trigger_at: now.saturating_add(lead),
@@ -458,6 +454,7 @@ impl Policy for Zernel {
             ordered: self.options.rule.order == Kept::Edf,
         };
         lane.phase = phase;
+        lane.began = world.now;
         let mut actions = Actions::default();
         let number = lane.requests.next(&seen);
         lane.requests.begin(number, now, &seen, &plan, &mut actions);
@@ -512,6 +509,9 @@ impl Policy for Zernel {
             if self.options.rule.order == Kept::Edf {
                 self.tell(world, client, Succession::done);
             }
+            if let Some(slices) = &mut self.slices {
+                slices.done(world, world.now - self.lanes[client].began);
+            }
             self.requests -= 1;
             self.set_busy(world);
         } else if let (true, Some(rotation)) = (slept, &mut self.rotation) {
@@ -524,6 +524,10 @@ impl Policy for Zernel {
             let busy = self.requests > 0;
             if let Some(budget) = &mut self.budget {
                 budget.timer(world, token, busy);
+            }
+        } else if token & SLICES != 0 {
+            if let Some(slices) = &mut self.slices {
+                slices.timer(world);
             }
         } else if token & ROTATION != 0 {
             if let Some(rotation) = &mut self.rotation {

@@ -34,7 +34,7 @@ const STEP_US: usize = 25;
 pub(super) fn jobs(workload: &Workload, policies: &[Name], options: Options) -> Vec<Job> {
     let of = |policy: Name| policies.iter().find(|&&one| one == policy).copied();
     let job = |policy, parameter, options| Job {
-        parameter: Some(parameter),
+        parameter,
         workload: workload.clone(),
         policies: vec![(policy, options)],
     };
@@ -45,7 +45,7 @@ pub(super) fn jobs(workload: &Workload, policies: &[Name], options: Options) -> 
         ratios.clone().map(move |(early, late)| {
             let mut options = options;
             (options.zernel.early, options.zernel.late) = (early, late);
-            job(policy, f64::from(late) / f64::from(early), options)
+            job(policy, Some(f64::from(late) / f64::from(early)), options)
         })
     });
     // Only the difference of the constants matters, so that each is simulated once.
@@ -61,7 +61,7 @@ pub(super) fn jobs(workload: &Workload, policies: &[Name], options: Options) -> 
             let mut options = options;
             options.constants.preparation = Us(lead);
             options.constants.switch = Us(0);
-            job(policy, f64::from(lead), options)
+            job(policy, Some(f64::from(lead)), options)
         })
     });
     let mut jobs: Vec<Job> = zernel.collect();
@@ -70,6 +70,6 @@ pub(super) fn jobs(workload: &Workload, policies: &[Name], options: Options) -> 
     jobs.extend(gpreempt);
     // They have no parameter: a point each.
     let points = [Name::Oracle, Name::Bound].into_iter().filter_map(of);
-    jobs.extend(points.map(|policy| job(policy, 0.0, options)));
+    jobs.extend(points.map(|policy| job(policy, None, options)));
     jobs
 }

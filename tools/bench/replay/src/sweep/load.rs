@@ -6,7 +6,8 @@ use zernel_report::chart::{Mark, Series};
 use zernel_report::palette;
 use zernel_workload::{Role, Workload};
 
-use crate::bound::{loaded, Priorities};
+use super::arrivals::loaded;
+use crate::bound::Priorities;
 use crate::model::preset::Preset;
 use crate::policies::Name;
 
@@ -83,10 +84,11 @@ impl Load {
         loaded(&rest, percent, PROCESSES)
     }
 
-    /// The analytic curves.
+    /// The analytic curves. Those of the percentile are there for latency-critical loads of up to 0.8.
     pub(super) fn curves(workload: &Workload, switch: f64) -> Vec<Series> {
         let points = |of: &dyn Fn(&Priorities) -> Option<f64>| {
-            let queues = (0..=100).map(|percent| Priorities::of(workload, f64::from(percent)));
+            let queues =
+                (0..=100).filter_map(|percent| Priorities::of(workload, f64::from(percent)));
             queues
                 .filter_map(|queue| Some((queue.below.rate, of(&queue)? * 1e3)))
                 .collect()
@@ -109,12 +111,12 @@ impl Load {
                 points(&|queue| queue.quantile(0.99, switch)),
             ),
             series(
-                "M/G/1, mean, preemption for nothing",
+                "mean, not p99: M/G/1, preemption for nothing",
                 palette::BROWN,
                 points(&Priorities::preemptive),
             ),
             series(
-                "M/G/1, mean, no preemption (Cobham)",
+                "mean, not p99: M/G/1, no preemption (Cobham)",
                 palette::FAINT_INK,
                 points(&Priorities::uninterrupted),
             ),
@@ -134,7 +136,7 @@ mod tests {
         assert_eq!((steps[0].0, steps[10].0), (0.0, 100.0));
         assert_eq!(steps[0].1.clients.len(), PROCESSES);
         assert_eq!(steps[1].1.clients.len(), 2 * PROCESSES);
-        let queue = Priorities::of(&workload, 100.0);
+        let queue = Priorities::of(&workload, 100.0).unwrap();
         assert_eq!((queue.above.rate, queue.below.rate), (10.0, 100.0));
         assert_eq!((queue.above.service, queue.below.service), (5e-3, 10e-3));
         assert_eq!(workload.seconds, 100.0);

@@ -14,6 +14,8 @@ use crate::world::{Event, Operation, World};
 pub(super) struct Budget {
     server: Server,
     lc: Vec<usize>,
+    /// The slice of the level, and that without a budget.
+    slices: (Us, Us),
     /// Time on the engine up to the last charge.
     charged: u64,
     throttled: bool,
@@ -24,11 +26,12 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    /// A full one; none if the level has none.
-    pub(super) fn new(world: &World) -> Option<Self> {
+    /// A full one; none if the level has none. `slices`: of the level, and without a budget.
+    pub(super) fn new(world: &World, slices: (Us, Us)) -> Option<Self> {
         Some(Self {
             server: Server::new(Params::default_of(Level::LC)?),
             lc: world.of_role(Role::Lc).collect(),
+            slices,
             charged: 0,
             throttled: false,
             timer: 0,
@@ -64,9 +67,11 @@ impl Budget {
         };
         if throttled != self.throttled {
             self.throttled = throttled;
-            let level = if throttled { Level::BE } else { Level::LC };
+            let slice = match throttled {
+                true => self.slices.1,
+                false => self.slices.0,
+            };
             for &group in &self.lc {
-                let slice = Us(level.default_timeslice().0);
                 world.operate(Operation::Slice(group, slice));
             }
         }

@@ -938,7 +938,6 @@ struct zernel_slot {
  *		or a @feature from @features on that is not 0
  * E2BIG	@size, see above
  * EFAULT	the structure cannot be read
- * ENOMEM	no memory for what is learned of the features of @key
  */
 struct zernel_request_options {
 	__u32 size;
