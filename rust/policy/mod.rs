@@ -11,6 +11,7 @@ pub(crate) mod budget;
 pub(crate) mod class;
 pub(crate) mod control;
 pub(crate) mod counters;
+pub(crate) mod deadline;
 pub(crate) mod elf;
 pub(crate) mod histogram;
 pub(crate) mod level;

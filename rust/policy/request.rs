@@ -15,7 +15,10 @@
 //! or hold; the holder's own bound ends that.
 
 mod gate;
+pub(crate) mod order;
 pub(crate) mod record;
+mod sample;
+mod steps;
 pub(crate) mod succession;
 pub(crate) mod words;
 
@@ -28,7 +31,6 @@ use self::{
         Record, //
     },
     words::{
-        Gate,
         Number,
         Observed, //
     }, //
@@ -57,6 +59,8 @@ pub(crate) struct Plan {
     pub(crate) sample: bool,
     /// It has a gate.
     pub(crate) gate: bool,
+    /// Its trigger waits for its turn ([`order`]).
+    pub(crate) ordered: bool,
 }
 
 /// Where a request is.
@@ -78,6 +82,11 @@ pub(crate) enum State {
         trigger: Ns,
         /// When its data was ready.
         ready: Ns,
+    },
+    /// It is due, and waits for its turn in the order of deadlines.
+    Waiting {
+        /// When its data was ready, if it is.
+        ready: Option<Ns>,
     },
 }
 
@@ -112,9 +121,10 @@ pub(crate) enum Error {
 /// # Invariants
 ///
 /// In any state but [`State::Idle`] there is a `number`. The trigger word has been stored, by
-/// zernel or the process, exactly if `state` is past [`State::Armed`], the release word exactly if
-/// it is past [`State::Taken`]. A request leaves its state only forward. `sample` is there only if
-/// zernel has stored the trigger, and not in [`State::Idle`].
+/// zernel or the process, exactly if `state` is [`State::Taken`] or [`State::Running`], the release word
+/// exactly if it is [`State::Running`], or [`State::Waiting`] with its data. A request leaves its state
+/// only forward. `sample` is there only if zernel has stored the trigger, and not in [`State::Idle`].
+/// Without a [`Plan::ordered`], `next_look` is 0 and the request never [`State::Waiting`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Slot {
     number: Option<Number>,
@@ -125,12 +135,11 @@ pub(crate) struct Slot {
     /// early more often where the GPU was slow, as a CPU that is busy with one is late with the
     /// other, so that the switches before late ones alone would seem short.
     sample: Option<Ns>,
+    /// When the order of deadlines asks for a look; 0: it does not.
+    next_look: Ns,
 }
 
 impl Slot {
-    /// A late sample says nothing: it may be late by this part of the cost, 1/8.
-    const LATE_SAMPLE: u32 = 3;
-
     /// A slot without a request.
     pub(crate) const fn new() -> Self {
         // INVARIANT: Idle.
@@ -147,8 +156,10 @@ impl Slot {
                 holder: false,
                 sample: false,
                 gate: false,
+                ordered: false,
             },
             sample: None,
+            next_look: Ns::ZERO,
         }
     }
 
@@ -169,11 +180,6 @@ impl Slot {
         !self.plan.holder && matches!(self.state, State::Taken { .. })
     }
 
-    /// True if its data is ready, and it is not over.
-    pub(crate) fn runs(&self) -> bool {
-        matches!(self.state, State::Running { .. })
-    }
-
     /// The end of the lease of a request that [`Self::holds`].
     pub(crate) fn holds_until(&self) -> Ns {
         match self.state {
@@ -192,38 +198,10 @@ impl Slot {
     /// A request begins. The one before it is over: done if it was ready.
     #[allow(dead_code, reason = "the tests on the host ask")]
     pub(crate) fn begin(&mut self, now: Ns, seen: &Observed, plan: Plan) -> (Number, Actions) {
-        let mut actions = Actions::default();
-        self.take_up(now, seen, &mut actions);
-        self.pass(now, &mut actions);
-        let number = match self.number {
-            Some(last) => last.next(),
-            None => Number::first(seen),
-        };
-        self.start(now, number, seen, &plan, &mut actions);
-        (number, actions)
-    }
-
-    /// A request begins where there is none. A gate that is open is one of data that is there. One that
-    /// has failed takes nothing: [`Self::poll`] is due at once, and ends it, with a record of its own.
-    fn start(
-        &mut self,
-        now: Ns,
-        number: Number,
-        seen: &Observed,
-        plan: &Plan,
-        actions: &mut Actions,
-    ) {
-        // INVARIANT: Neither word has been stored for this number.
-        self.number = Some(number);
-        self.state = State::Armed;
-        self.begin = now;
-        self.plan = *plan;
-        match seen.gate_of(plan.gate) {
-            Gate::Pending => self.take_if_due(now, actions),
-            Gate::Open => self.set_ready(now, now, seen, actions),
-            Gate::Failed => self.plan.trigger_at = now,
+        match self.plan.ordered | plan.ordered {
+            false => self.begin_as::<false>(now, seen, &plan),
+            true => self.begin_as::<true>(now, seen, &plan),
         }
-        actions.alarm = self.alarm();
     }
 
     /// True if nothing is left to store for the request. Its outcome can then be worked out later
@@ -235,36 +213,35 @@ impl Slot {
         match self.state {
             State::Idle | State::Running { .. } => true,
             State::Taken { .. } => number.is(seen.release),
-            State::Armed => number.is(seen.release) && number.is(seen.trigger),
+            State::Armed | State::Waiting { .. } => {
+                number.is(seen.release) && number.is(seen.trigger)
+            }
         }
     }
 
     /// Has the request over as the next [`Self::begin`] would: done if it was ready. Its gate says nothing
     /// any more, as the word may be that of the next one.
     pub(crate) fn retire(&mut self, now: Ns, seen: &Observed) -> Actions {
-        let mut actions = Actions::default();
-        self.take_up(now, seen, &mut actions);
-        self.pass(now, &mut actions);
-        actions.alarm = self.alarm();
-        actions
+        if self.plan.ordered {
+            return self.retire_in_order(now, seen);
+        }
+        self.retire_as::<false>(now, seen)
     }
 
     /// The timer fired, be it due or stale, or somebody wants to know where the request is.
+    #[allow(dead_code, reason = "the tests on the host ask")]
     pub(crate) fn poll(&mut self, now: Ns, seen: &Observed) -> Actions {
         let mut actions = Actions::default();
-        if self.number.is_some_and(|number| number.is(seen.done)) {
-            self.sample_if_done(seen.done_ns.min(now), seen, &mut actions);
-        }
-        self.look(now, seen, &mut actions);
-        self.take_if_due(now, &mut actions);
-        self.sample_if_due(now, seen, &mut actions);
-        if let State::Taken { trigger } = self.state {
-            if now >= trigger.saturating_add(self.plan.lease) {
-                self.withdraw(now, Cause::Expired, &mut actions);
-            }
-        }
-        actions.alarm = self.alarm();
+        self.poll_into(now, seen, &mut actions);
         actions
+    }
+
+    /// The same, with the actions added to `actions`.
+    fn poll_into(&mut self, now: Ns, seen: &Observed, actions: &mut Actions) {
+        if self.plan.ordered {
+            return self.poll_in_order(now, seen, actions);
+        }
+        self.poll_as::<false>(now, seen, actions);
     }
 
     /// The process says that its data is ready.
@@ -275,11 +252,10 @@ impl Slot {
         seen: &Observed,
     ) -> Result<Actions, Error> {
         self.check(number)?;
-        let mut actions = Actions::default();
-        self.take_up(now, seen, &mut actions);
-        self.set_ready(now, now, seen, &mut actions);
-        actions.alarm = self.alarm();
-        Ok(actions)
+        if self.plan.ordered {
+            return Ok(self.ready_in_order(now, seen));
+        }
+        Ok(self.ready_as::<false>(now, seen))
     }
 
     /// The process says that its request is done. If it was not ready, it is now.
@@ -290,13 +266,10 @@ impl Slot {
         seen: &Observed,
     ) -> Result<Actions, Error> {
         self.check(number)?;
-        let mut actions = Actions::default();
-        self.sample_if_done(now, seen, &mut actions);
-        self.take_up(now, seen, &mut actions);
-        self.set_ready(now, now, seen, &mut actions);
-        self.finish(now, Cause::Done, Some(now), &mut actions);
-        actions.alarm = self.alarm();
-        Ok(actions)
+        if self.plan.ordered {
+            return Ok(self.done_in_order(now, seen));
+        }
+        Ok(self.done_as::<false>(now, seen))
     }
 
     /// The process gives its request up.
@@ -312,21 +285,10 @@ impl Slot {
 
     /// The request lost something that it needs, as `cause` says: the GPU is given back at once.
     pub(crate) fn end(&mut self, now: Ns, seen: &Observed, cause: Cause) -> Actions {
-        let mut actions = Actions::default();
-        self.look(now, seen, &mut actions);
-        self.withdraw(now, cause, &mut actions);
-        actions.alarm = self.alarm();
-        actions
-    }
-
-    fn pass(&mut self, now: Ns, actions: &mut Actions) {
-        match self.state {
-            State::Idle => {}
-            State::Running { .. } => self.finish(now, Cause::Done, None, actions),
-            State::Armed | State::Taken { .. } => {
-                self.withdraw(now, Cause::Superseded, actions);
-            }
+        if self.plan.ordered {
+            return self.end_in_order(now, seen, cause);
         }
+        self.end_as::<false>(now, seen, cause)
     }
 
     fn check(&self, number: Number) -> Result<(), Error> {
@@ -335,163 +297,5 @@ impl Slot {
         } else {
             Err(Error::Stale)
         }
-    }
-
-    /// When the timer is to fire.
-    fn alarm(&self) -> Option<Ns> {
-        match self.state {
-            State::Idle => None,
-            State::Armed => Some(self.plan.trigger_at),
-            State::Taken { trigger } => {
-                let end = trigger.saturating_add(self.plan.lease);
-                Some(self.sample.map_or(end, |due| due.min(end)))
-            }
-            State::Running { .. } => self.sample,
-        }
-    }
-
-    /// Takes up the stores of the process.
-    fn look(&mut self, now: Ns, seen: &Observed, actions: &mut Actions) {
-        self.take_up(now, seen, actions);
-        if self.plan.gate {
-            self.look_at_gate(now, seen, actions);
-        }
-    }
-
-    /// Takes up the stores that name the request: all but that of its gate.
-    fn take_up(&mut self, now: Ns, seen: &Observed, actions: &mut Actions) {
-        let Some(number) = self.active() else {
-            return;
-        };
-        let claimed_done = seen.done_ns.min(now);
-        if number.is(seen.release) {
-            let ready = seen.ready_ns.min(now);
-            self.set_ready(now, ready, seen, actions);
-        } else if number.is(seen.done) {
-            self.set_ready(now, claimed_done, seen, actions);
-        } else if number.is(seen.trigger) && self.state == State::Armed {
-            // When is unknown; the lease must not be longer for it.
-            self.state = State::Taken {
-                trigger: self.begin,
-            };
-        }
-        if number.is(seen.done) {
-            self.finish(now, Cause::Done, Some(claimed_done), actions);
-        }
-    }
-
-    fn take_if_due(&mut self, now: Ns, actions: &mut Actions) {
-        if self.state == State::Armed && now >= self.plan.trigger_at {
-            // INVARIANT: Armed, so this is the only time; it is stored with this.
-            actions.trigger = self.number;
-            self.state = State::Taken { trigger: now };
-            // INVARIANT: Stored by zernel.
-            let looks = self.plan.holder && self.plan.sample;
-            self.sample = looks.then(|| now.saturating_add(self.plan.cost));
-        }
-    }
-
-    fn sample_if_due(&mut self, now: Ns, seen: &Observed, actions: &mut Actions) {
-        let (Some(due), Some(number)) = (self.sample, self.active()) else {
-            return;
-        };
-        if now < due {
-            return;
-        }
-        self.sample = None;
-        if now.saturating_sub(due) <= Ns(self.plan.cost.0 >> Self::LATE_SAMPLE) {
-            actions.sample = Some(if number.is(seen.held) {
-                Switched::InTime
-            } else {
-                Switched::NotYet
-            });
-        }
-    }
-
-    /// A request that is done at `done`, before the switch was to be looked at, had the switch in
-    /// time. Without this, short requests would tell of slow switches alone.
-    fn sample_if_done(&mut self, done: Ns, seen: &Observed, actions: &mut Actions) {
-        if let (Some(due), Some(number)) = (self.sample, self.active()) {
-            if done <= due && number.is(seen.held) {
-                actions.sample = Some(Switched::InTime);
-            }
-        }
-    }
-
-    /// Lets the kernels run, if they do not yet, of a request that was ready at `ready`.
-    fn set_ready(&mut self, now: Ns, ready: Ns, seen: &Observed, actions: &mut Actions) {
-        let Some(number) = self.active() else {
-            return;
-        };
-        // Against any claim of the process.
-        let ready = ready.max(self.begin);
-        let trigger = match self.state {
-            State::Idle | State::Running { .. } => return,
-            State::Taken { trigger, .. } => trigger,
-            // The process triggers it as it is ready.
-            State::Armed if number.is(seen.trigger) => ready,
-            State::Armed => {
-                actions.trigger = Some(number);
-                now
-            }
-        };
-        if !number.is(seen.release) {
-            actions.release = Some(number);
-        }
-        // INVARIANT: Both words are stored with this, as far as they were not.
-        self.state = State::Running { trigger, ready };
-    }
-
-    /// Gives the GPU back, and is over.
-    fn withdraw(&mut self, now: Ns, cause: Cause, actions: &mut Actions) {
-        match self.state {
-            State::Idle | State::Running { .. } => {}
-            State::Armed => {
-                // INVARIANT: Both words are stored with this.
-                actions.trigger = self.number;
-                actions.release = self.number;
-            }
-            State::Taken { .. } => actions.release = self.number,
-        }
-        self.finish(now, cause, None, actions);
-    }
-
-    /// Is over. A request that is done at an unknown time is so now.
-    fn finish(&mut self, now: Ns, cause: Cause, done: Option<Ns>, actions: &mut Actions) {
-        let Some(number) = self.active() else {
-            return;
-        };
-        let (trigger, ready) = match self.state {
-            State::Idle | State::Armed => (None, None),
-            State::Taken { trigger, .. } => (Some(trigger), None),
-            State::Running { trigger, ready } => (Some(trigger), Some(ready)),
-        };
-        let earliest = ready.unwrap_or(self.begin);
-        let end = now.max(earliest);
-        let is_done = cause == Cause::Done;
-        let switched = trigger.map(|trigger| trigger.saturating_add(self.plan.cost));
-        let free = ready.unwrap_or(end);
-        let used_from = switched.map_or(Ns::ZERO, |switched| free.max(switched));
-        actions.over = Some(Record {
-            number,
-            cause,
-            begin: self.begin,
-            trigger,
-            ready,
-            done: is_done.then(|| done.map_or(end, |done| done.max(earliest))),
-            implied: is_done && done.is_none(),
-            end,
-            predicted: self.plan.predicted,
-            early: switched.map_or(Ns::ZERO, |switched| free.saturating_sub(switched)),
-            lost: trigger.map_or(Ns::ZERO, |trigger| used_from.saturating_sub(trigger)),
-            late: match (switched, ready) {
-                (Some(switched), Some(ready)) => switched.saturating_sub(ready),
-                _ => Ns::ZERO,
-            },
-            slo: self.plan.slo,
-        });
-        // INVARIANT: The caller has stored the missing words.
-        self.state = State::Idle;
-        self.sample = None;
     }
 }

@@ -451,6 +451,7 @@ sysfs::groups! {
     triggers::PreemptEnabled,
     triggers::PreemptScheduled,
     triggers::MinPrep,
+    triggers::Order,
     triggers::FeaturesMemory,
     triggers::SafetyMargin,
     turns::Rotation,

@@ -3,7 +3,8 @@
 //!
 //! # Locking
 //!
-//! `slots` of a file → registry → members of a [`group::Group`] → state of a [`slot::Slot`] →
+//! `slots` of a file → registry → members of a [`group::Group`] → [`order::Order`] of a GPU → state of
+//! a [`slot::Slot`] →
 //! predictor, switch cost, statistics, new tickets of [`boost::Boosts`]. From the state of a slot
 //! on they are spinlocks that keep interrupts off, which timers take too; nothing is allocated,
 //! freed or looked up under them.
@@ -15,6 +16,7 @@ mod holds;
 pub(crate) mod keys;
 pub(crate) mod kicks;
 pub(crate) mod machine;
+mod order;
 pub(crate) mod share;
 pub(crate) mod sleep;
 pub(crate) mod slot;

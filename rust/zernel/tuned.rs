@@ -3,6 +3,7 @@
 //! threads locked.
 
 use crate::policy::{
+    deadline::Order,
     level,
     nice::Delta,
     phase::Phase,
@@ -31,7 +32,7 @@ use kernel::sync::atomic::{
 };
 
 /// The lease; the predictor's number, the trigger's from [`TRIGGER`] on, the shortest preparation that
-/// is waited for, in µs, from [`MIN_PREP`] on, and [`MARGIN`].
+/// is waited for, in µs, from [`MIN_PREP`] on, [`EDF`] and [`MARGIN`].
 static LEASE_AND_PREDICTOR: Atomic<u64> = Atomic::new(0);
 /// The costs of being early and late.
 static COSTS: Atomic<u64> = Atomic::new(0);
@@ -64,18 +65,21 @@ const NO_GROUP: u64 = u64::MAX;
 /// The classic margin is taken off.
 const MARGIN: u32 = 1 << 31;
 
+/// Triggers have the order of deadlines.
+const EDF: u32 = 1 << 30;
+
 /// The first bit of the number of a trigger; those before it are the predictor's number.
 const TRIGGER: u32 = 2;
 /// The first bit of the shortest preparation.
 const MIN_PREP: u32 = 4;
-/// All bits of both; none is set by default.
+/// All bits of these and [`EDF`]; none is set by default.
 const RULE: u32 = !MARGIN & !((1 << TRIGGER) - 1);
 
 // Each has room for its largest value.
 const _: () = assert!(Trigger::Predicted.number() == 0);
 const _: () = assert!(Kind::ALL.len() - 1 <= 1 << TRIGGER);
 const _: () = assert!(Trigger::AtReady.number() < 1 << (MIN_PREP - TRIGGER));
-const _: () = assert!(Requests::MIN_PREP_MAX.0 < 1 << (31 - MIN_PREP));
+const _: () = assert!(Requests::MIN_PREP_MAX.0 < 1 << (30 - MIN_PREP));
 
 fn pack(upper: u32, lower: u32) -> u64 {
     u64::from(upper) << 32 | u64::from(lower)
@@ -119,13 +123,17 @@ fn publish_requests(requests: &Requests) {
     let costs = requests.costs();
     let margin = if requests.margin() { MARGIN } else { 0 };
     let rule = requests.rule().trigger.number() << TRIGGER | requests.min_prep().0 << MIN_PREP;
+    let order = match requests.order() {
+        Order::Fifo => 0,
+        Order::Edf => EDF,
+    };
     // Requests without features are as if they did not count.
     let (predictor, memory) = match requests.predictor() {
         Kind::Features => (Kind::Quantile, requests.memory().number()),
         other => (other, 0),
     };
     FEATURES.store(memory, Relaxed);
-    let predictor = predictor.number() | rule | margin;
+    let predictor = predictor.number() | rule | order | margin;
     LEASE_AND_PREDICTOR.store(pack(requests.lease().0, predictor), Relaxed);
     COSTS.store(pack(costs.early, costs.late), Relaxed);
     NICE.store(requests.nice().number(), Relaxed);
@@ -176,7 +184,11 @@ pub(crate) fn requested() -> Requested {
 fn rule(predictor: u32) -> Rule {
     Rule {
         trigger: Trigger::new(predictor >> TRIGGER & 3).unwrap_or_default(),
-        min_prep: Us((predictor & !MARGIN) >> MIN_PREP).into(),
+        min_prep: Us((predictor & !MARGIN & !EDF) >> MIN_PREP).into(),
+        order: match predictor & EDF {
+            0 => Order::Fifo,
+            _ => Order::Edf,
+        },
     }
 }
 

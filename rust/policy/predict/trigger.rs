@@ -5,7 +5,10 @@ use super::{
     Choice,
     LONGEST, //
 };
-use crate::policy::units::Ns;
+use crate::policy::{
+    deadline::Order,
+    units::Ns, //
+};
 
 /// The moment at which the GPU is taken for a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,6 +43,8 @@ pub(crate) struct Rule {
     pub(crate) trigger: Trigger,
     /// A preparation that is expected to be shorter has its trigger at once.
     pub(crate) min_prep: Ns,
+    /// The order among requests of a level that are due.
+    pub(crate) order: Order,
 }
 
 impl Rule {
@@ -96,6 +101,7 @@ mod tests {
                     let rule = Rule {
                         trigger,
                         min_prep: Ns(1_000_000),
+                        order: Order::Edf,
                     };
                     lead(kind, rule, predicted)
                 };

@@ -21,8 +21,17 @@ impl Slot {
     /// request is done, knows better.
     #[cold]
     #[inline(never)]
-    pub(super) fn look_at_gate(&mut self, now: Ns, seen: &Observed, actions: &mut Actions) {
-        if !matches!(self.state, State::Armed | State::Taken { .. }) {
+    pub(super) fn look_at_gate<const ORDER: bool>(
+        &mut self,
+        now: Ns,
+        seen: &Observed,
+        actions: &mut Actions,
+    ) {
+        let waits_for_data = matches!(
+            self.state,
+            State::Armed | State::Waiting { ready: None } | State::Taken { .. }
+        );
+        if !waits_for_data {
             return;
         }
         match Gate::of(seen.gate) {
@@ -30,9 +39,10 @@ impl Slot {
             Gate::Open => {
                 // A time before the begin is an earlier request's.
                 let claimed = Some(seen.ready_ns).filter(|&at| at >= self.begin);
-                self.set_ready(now, claimed.unwrap_or(now).min(now), seen, actions);
+                let ready = claimed.unwrap_or(now).min(now);
+                self.set_ready::<ORDER>(now, ready, seen, actions);
             }
-            Gate::Failed => self.withdraw(now, Cause::Cancelled, actions),
+            Gate::Failed => self.withdraw::<ORDER>(now, Cause::Cancelled, actions),
         }
     }
 }
@@ -58,6 +68,7 @@ mod tests {
         holder: true,
         sample: false,
         gate: true,
+        ordered: false,
     };
     const NUMBER: Option<Number> = Some(Number::ONE);
 

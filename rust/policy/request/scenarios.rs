@@ -33,6 +33,7 @@ mod tests {
         holder: true,
         sample: true,
         gate: false,
+        ordered: false,
     };
 
     const N: u32 = 1;

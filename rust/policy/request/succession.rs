@@ -6,6 +6,7 @@
 //! call waits for it; it is the same.
 
 use super::{
+    order::Standing,
     record::{
         Cause,
         Record, //
@@ -88,6 +89,36 @@ impl Succession {
         self.current().is_under_way(seen)
     }
 
+    /// As [`Slot::ordered`].
+    pub(crate) fn ordered(&self) -> Option<Number> {
+        self.current().ordered()
+    }
+
+    /// As [`Slot::standing`].
+    pub(crate) fn standing(&self) -> Standing {
+        self.current().standing()
+    }
+
+    /// As [`Slot::deadline`].
+    pub(crate) fn deadline(&self) -> Ns {
+        self.current().deadline()
+    }
+
+    /// As [`Slot::grant`].
+    pub(crate) fn grant(&mut self, number: Number, now: Ns, seen: &Observed) -> Actions {
+        self.current_mut().grant(number, now, seen)
+    }
+
+    /// As [`Slot::wait_until`].
+    pub(crate) fn wait_until(&mut self, at: Ns) -> Actions {
+        self.current_mut().wait_until(at)
+    }
+
+    /// As [`Slot::watch`].
+    pub(crate) fn watch(&mut self, now: Ns) -> Actions {
+        self.current_mut().watch(now)
+    }
+
     /// True if [`Self::catch_up`] has something to work out.
     pub(crate) fn is_behind(&self) -> bool {
         self.before.is_some()
@@ -121,6 +152,34 @@ impl Succession {
         plan: &Plan,
         actions: &mut Actions,
     ) {
+        if self.current().plan.ordered | plan.ordered {
+            return self.begin_in_order(number, now, seen, plan, actions);
+        }
+        self.begin_as::<false>(number, now, seen, plan, actions);
+    }
+
+    /// The same, if this request or the one before it has a place in the order of deadlines.
+    #[cold]
+    #[inline(never)]
+    fn begin_in_order(
+        &mut self,
+        number: Number,
+        now: Ns,
+        seen: &Observed,
+        plan: &Plan,
+        actions: &mut Actions,
+    ) {
+        self.begin_as::<true>(number, now, seen, plan, actions);
+    }
+
+    fn begin_as<const ORDER: bool>(
+        &mut self,
+        number: Number,
+        now: Ns,
+        seen: &Observed,
+        plan: &Plan,
+        actions: &mut Actions,
+    ) {
         let slot = self.current_mut();
         if slot.active().is_some() {
             if slot.can_wait(seen) {
@@ -129,11 +188,12 @@ impl Succession {
                 self.is_odd = !self.is_odd;
             } else {
                 // Not at its gate: the word may be that of this one.
-                slot.take_up(now, seen, actions);
-                slot.pass(now, actions);
+                slot.take_up::<ORDER>(now, seen, actions);
+                slot.pass::<ORDER>(now, actions);
             }
         }
-        self.current_mut().start(now, number, seen, plan, actions);
+        let slot = self.current_mut();
+        slot.start::<ORDER>(now, number, seen, plan, actions);
     }
 
     /// As [`Slot::retire`].
@@ -143,7 +203,14 @@ impl Succession {
 
     /// As [`Slot::poll`].
     pub(crate) fn poll(&mut self, now: Ns, seen: &Observed) -> Actions {
-        self.current_mut().poll(now, seen)
+        let mut actions = Actions::default();
+        self.poll_into(now, seen, &mut actions);
+        actions
+    }
+
+    /// The same, with the actions added to `actions`.
+    pub(crate) fn poll_into(&mut self, now: Ns, seen: &Observed, actions: &mut Actions) {
+        self.current_mut().poll_into(now, seen, actions);
     }
 
     /// As [`Slot::ready`].
@@ -199,6 +266,7 @@ mod tests {
         holder: true,
         sample: true,
         gate: false,
+        ordered: false,
     };
 
     /// The words of a process that has stored all of request 1.

@@ -3,6 +3,7 @@
 
 use super::Refused;
 use crate::policy::{
+    deadline::Order,
     nice::Delta,
     predict::{
         features::Memory,
@@ -38,6 +39,7 @@ pub(crate) struct Requests {
     scheduled: bool,
     min_prep: Us,
     safety_margin: Us,
+    order: Order,
 }
 
 /// The treatment of less urgent TSGs for requests without a holder.
@@ -98,6 +100,7 @@ impl Requests {
             scheduled: true,
             min_prep: Us(0),
             safety_margin: Us((Margin::USUAL.0 / 1_000) as u32),
+            order: Order::default(),
         }
     }
 
@@ -146,7 +149,18 @@ impl Requests {
         Rule {
             trigger,
             min_prep: self.min_prep.into(),
+            order: self.order,
         }
+    }
+
+    /// The order of triggers among requests of a level.
+    pub(crate) fn order(&self) -> Order {
+        self.order
+    }
+
+    /// Changes [`Self::order`].
+    pub(crate) fn set_order(&mut self, order: Order) {
+        self.order = order;
     }
 
     /// The margin of a key that nothing is known of.
@@ -327,6 +341,13 @@ mod tests {
         assert_eq!(r.safety_margin(), Us(500));
         assert_eq!(r.set_min_prep(Us(1_000_000)), Ok(()));
         assert_eq!(r.rule().min_prep, Ns(1_000_000_000));
+        assert_eq!(r.rule().order, Order::Fifo);
+        for name in ["edf", "fifo"] {
+            let order = Order::named(name);
+            r.set_order(order.unwrap_or_default());
+            assert_eq!(r.rule().order.name(), name);
+        }
+        assert_eq!(Order::named(""), None);
     }
 
     #[test]

@@ -10,9 +10,13 @@ use super::{
 };
 use crate::{
     glue::sysfs::Attribute,
-    policy::units::Us, //
+    policy::{
+        deadline,
+        units::Us, //
+    },
 };
 use kernel::{
+    fmt::Write as _,
     prelude::*,
     str::Formatter, //
 };
@@ -84,6 +88,26 @@ impl Attribute for MinPrep {
     fn store(text: &str) -> Result {
         let time = Us(number(text)?);
         tune(|t| t.requests_mut().set_min_prep(time))
+    }
+}
+
+/// The order of triggers among requests of a level.
+pub(super) struct Order;
+
+impl Attribute for Order {
+    const NAME: &'static CStr = c"order";
+
+    fn show(out: &mut Formatter<'_>) -> Result {
+        out.write_str(read(|t| t.requests().order())?.name())?;
+        Ok(())
+    }
+
+    fn store(text: &str) -> Result {
+        let order = deadline::Order::named(text).ok_or(EINVAL)?;
+        tune(|t| {
+            t.requests_mut().set_order(order);
+            Ok(())
+        })
     }
 }
 

@@ -350,7 +350,7 @@ impl Registry {
         }
         let has_more = traits.channels > tsg.traits.channels;
         let is_converted = traits.compute != tsg.traits.compute;
-        tsg.traits = traits;
+        tsg.describe(traits);
         self.news.add(id, tsg);
         self.schedule.update(id, tsg);
         if let Some(gpu) = self.gpus.get(&tsg.gpu) {

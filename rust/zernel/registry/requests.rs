@@ -184,7 +184,13 @@ impl Registry {
         let gpu = self.gpus.get(&tsg.gpu).ok_or(Failure::NoTsg)?;
         // A caller without one was told that it is not the first.
         let stats = stats.ok_or(Failure::NoTsg)?;
-        let group = Group::new(id, gpu.requests.clone(), stats, tsg.effective.level)?;
+        let group = Group::new(
+            id,
+            gpu.requests.clone(),
+            stats,
+            tsg.effective.level,
+            tsg.traits.runlist,
+        )?;
         tsg.requests = Some(group.clone());
         Ok(group)
     }

@@ -245,6 +245,14 @@ impl Tsg {
             .update((self.gpu, self.added_ns), self.state(), writer);
     }
 
+    /// Has another description.
+    pub(super) fn describe(&mut self, traits: Traits) {
+        self.traits = traits;
+        if let Some(group) = &self.requests {
+            group.set_runlist(traits.runlist);
+        }
+    }
+
     /// As lists show it.
     pub(crate) fn found(&self) -> Found<'_> {
         Found {

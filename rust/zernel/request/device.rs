@@ -10,6 +10,7 @@ use super::{
         Kicks,
         Urgent, //
     },
+    order::Order,
     sleep,
     starts::{
         Start,
@@ -83,6 +84,9 @@ pub(crate) struct Device {
     /// TSGs that are to be served at once.
     #[pin]
     kicks: Kicks,
+    /// Requests whose triggers wait for their turn.
+    #[pin]
+    pub(super) order: Order,
     /// Statistics of all requests on it.
     pub(crate) totals: Totals,
     /// Reports of its provider that are not counted yet. They come in any context.
@@ -107,6 +111,7 @@ impl Device {
         let costs = Costs::new(Cost::IN_TIME);
         let (totals, starts) = (Totals::new()?, Waiting::new()?);
         let switches = KBox::zeroed(GFP_KERNEL)?;
+        let order = Order::new()?;
         Arc::pin_init(
             pin_init!(Self {
                 switch <- new_irq_lock!(costs, c"zernel_switch"),
@@ -119,6 +124,7 @@ impl Device {
                 gate_cost: Atomic::new(Self::GATE_PRIOR),
                 holds: Holds::new(),
                 kicks <- Kicks::new(can_kick),
+                order <- order,
                 totals,
                 starts <- new_raw_lock!(starts, c"zernel_starts"),
                 switches <- new_irq_lock!(switches, c"zernel_switches"),

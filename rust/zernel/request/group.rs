@@ -48,6 +48,8 @@ pub(crate) struct Group {
     pub(crate) stats: Arc<Shared>,
     /// The level in force, [`NO_LEVEL`] if there is none.
     level: Atomic<u32>,
+    /// The run list.
+    runlist: Atomic<u32>,
     /// The TSG is gone.
     gone: Atomic<bool>,
     /// Slots with requests of the TSG, by address.
@@ -84,6 +86,7 @@ impl Group {
         gpu: Arc<Device>,
         stats: Arc<Shared>,
         level: Option<Level>,
+        runlist: u32,
     ) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
@@ -91,6 +94,7 @@ impl Group {
                 gpu,
                 stats,
                 level: Atomic::new(number(level)),
+                runlist: Atomic::new(runlist),
                 gone: Atomic::new(false),
                 members <- new_mutex!(RBTree::new(), "zernel_request_group"),
             }),
@@ -106,6 +110,16 @@ impl Group {
     /// Another level is in force.
     pub(crate) fn set_level(&self, level: Option<Level>) {
         self.level.store(number(level), Relaxed);
+    }
+
+    /// The run list of its TSG.
+    pub(super) fn runlist(&self) -> u32 {
+        self.runlist.load(Relaxed)
+    }
+
+    /// Its TSG is on another run list.
+    pub(crate) fn set_runlist(&self, runlist: u32) {
+        self.runlist.store(runlist, Relaxed);
     }
 
     /// Its TSG waited so long for the engine.

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 //! A slot: carries out decisions of [`policy::request`](crate::policy::request) about its requests.
 
+mod begin;
 mod roles;
 mod state;
+mod turn;
 
 use super::{
     boost::{
@@ -33,9 +35,9 @@ use crate::{
     },
     ids::TsgId,
     policy::{
+        deadline::Order,
         level::Level,
         predict::{
-            features::Features,
             fixed::Fixed,
             Choice,
             Kind, //
@@ -56,6 +58,11 @@ use crate::{
     },
     tuned, //
 };
+pub(crate) use begin::{
+    Begin,
+    Begun,
+    Outcome, //
+};
 use kernel::{
     prelude::*,
     sync::{
@@ -68,45 +75,6 @@ use kernel::{
 };
 pub(crate) use state::Name;
 use state::State;
-
-/// The wishes of a request that begins.
-pub(crate) struct Begin<'a> {
-    /// Its preparation takes as long as expected; else it is predicted as tuned.
-    pub(crate) exact: bool,
-    /// True if the stream has a holder.
-    pub(crate) holder: bool,
-    /// It has a gate.
-    pub(crate) gate: bool,
-    /// The time that the process expects; 0: none.
-    pub(crate) expected: Ns,
-    /// Longest latency that is no violation; 0: any.
-    pub(crate) slo: Ns,
-    /// Its features, if it has some that count; never with `exact`.
-    pub(crate) features: Option<&'a Features>,
-}
-
-/// A request that begins.
-#[derive(Default)]
-pub(crate) struct Begun {
-    /// Its number.
-    pub(crate) request: u32,
-    /// Its predicted preparation time, 0 if there is no prediction.
-    pub(crate) predicted: Ns,
-    /// When the GPU is taken for it.
-    pub(crate) trigger_at: Ns,
-}
-
-/// The outcome of a begin.
-pub(crate) enum Outcome {
-    /// It has begun.
-    Begun,
-    /// Nothing: [`Slot::bind`] has to come first.
-    Unbound,
-    /// Nothing: the process could not be told of it.
-    Untold,
-    /// Nothing: [`Slot::make_room`] has to come first.
-    NoRoom,
-}
 
 /// A slot of a page.
 pub(crate) struct Inner {
@@ -233,7 +201,7 @@ impl Slot {
     ///
     /// As [`Group::check`]; nothing has changed then.
     pub(crate) fn begin(
-        &self,
+        self: &Arc<Self>,
         tsg: TsgId,
         name: Name,
         ask: &Begin<'_>,
@@ -288,9 +256,12 @@ impl Slot {
         // Without anything known, at once.
         let predicted = predicted.unwrap_or(ask.expected);
         let known = (predicted > Ns::ZERO).then_some(predicted);
-        let lead = match settings.rule {
-            None => choice.lead(known, cost),
-            Some(rule) => rule.lead(choice, known, cost),
+        let (lead, ordered) = match settings.rule {
+            None => (choice.lead(known, cost), false),
+            Some(rule) => (
+                rule.lead(choice, known, cost),
+                rule.order == Order::Edf && level.is_some_and(|level| level != Level::BE),
+            ),
         };
         let gate = seen.gate_of(ask.gate);
         let trigger_at = match gate {
@@ -306,6 +277,7 @@ impl Slot {
             holder: ask.holder,
             sample: ask.holder,
             gate: ask.gate,
+            ordered,
         };
         let state = &mut *guard;
         let number = state.requests.next(&seen);
@@ -347,6 +319,9 @@ impl Slot {
             self.apply(&mut guard, now, &actions);
         }
         guard.follow();
+        if ordered || guard.turn.is_some() {
+            self.take_turn(guard, name.1);
+        }
         Ok(Outcome::Begun)
     }
 
@@ -384,6 +359,7 @@ impl Slot {
         let actions = state.requests.end(now, &self.observe(), cause);
         self.apply(&mut state, now, &actions);
         state.catch_up();
+        self.release(state);
     }
 
     /// Ends the request that is not over, and is nobody's any more.
@@ -398,6 +374,7 @@ impl Slot {
         // Dropped without the lock.
         drop(ticket);
         if let Some(group) = group {
+            group.gpu.order.part();
             group.detach(self);
         }
     }
@@ -420,6 +397,7 @@ impl Slot {
         let actions = event(&mut state.requests, number, now, &self.observe())
             .map_err(|request::Error::Stale| Failure::Stale)?;
         self.apply(&mut state, now, &actions);
+        self.release(state);
         Ok(())
     }
 
@@ -463,6 +441,20 @@ impl Slot {
         state.follow();
     }
 
+    /// The timer has expired.
+    #[inline(always)]
+    fn expire(&self, state: &mut Guarded<'_>) {
+        state.alarm = Ns::ZERO;
+        let now = Ns(now_ns());
+        let mut actions = Actions::default();
+        let seen = self.observe();
+        state.requests.poll_into(now, &seen, &mut actions);
+        self.apply(state, now, &actions);
+        if actions.trigger.is_none() {
+            state.catch_up();
+        }
+    }
+
     fn trigger(&self, state: &mut State, number: Number) {
         if let Some(words) = self.words() {
             words.trigger(number.get());
@@ -483,13 +475,9 @@ impl Timed for Inner {
 
     fn expired(this: Expired<'_, Self>) {
         let mut state = this.lock();
-        state.alarm = Ns::ZERO;
-        let slot = state.driven();
-        let now = Ns(now_ns());
-        let actions = state.requests.poll(now, &slot.observe());
-        slot.apply(&mut state, now, &actions);
-        if actions.trigger.is_none() {
-            state.catch_up();
+        if state.turn.is_some() {
+            return turn::expired(state);
         }
+        state.driven().expire(&mut state);
     }
 }

@@ -45,7 +45,13 @@ impl Member for Slot {
     fn set_group(&self, group: Arc<Group>) -> Option<Arc<Group>> {
         let mut state = self.lock();
         self.retire(&mut state, Ns(now_ns()), &self.observe());
-        state.group.replace(group)
+        let before = state.group.replace(group);
+        drop(state);
+        self.settle();
+        if let Some(before) = &before {
+            before.gpu.order.part();
+        }
+        before
     }
 
     fn end(&self, cause: Cause) {
@@ -59,6 +65,7 @@ impl Member for Slot {
         let actions = state.requests.poll(now, &self.observe());
         self.apply(&mut state, now, &actions);
         state.catch_up();
+        self.release(state);
     }
 }
 

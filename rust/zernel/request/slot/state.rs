@@ -9,6 +9,7 @@ use crate::{
     ids::TsgId,
     policy::{
         counters::Uncounted,
+        deadline::line::Place,
         level::Level,
         predict::{
             features::Features,
@@ -17,7 +18,8 @@ use crate::{
         },
         request::{
             record::Record,
-            succession::Succession, //
+            succession::Succession,
+            words::Number, //
         },
         switch_cost::{
             Phase,
@@ -40,6 +42,13 @@ use kernel::sync::Arc;
 
 /// A key of a user.
 pub(crate) type Name = (u64, Uid);
+
+/// The place of a request in the order of deadlines.
+pub(super) struct Turn {
+    pub(super) gpu: Arc<Device>,
+    pub(super) place: Place,
+    pub(super) number: Number,
+}
 
 /// The state that the lock of a slot protects.
 pub(crate) struct State {
@@ -70,6 +79,8 @@ pub(crate) struct State {
     pub(super) uncounted: Uncounted,
     /// The GPU that it took without a holder.
     pub(super) holds: Option<(Arc<Device>, Hold)>,
+    /// The place of a request in the order of deadlines. Changed with the order locked.
+    pub(super) turn: Option<Turn>,
     /// Names the thread that bound it, for the preference of that thread.
     pub(super) ticket: Option<Arc<Ticket>>,
 }
@@ -91,6 +102,7 @@ impl State {
             ahead: None,
             uncounted: Uncounted::default(),
             holds: None,
+            turn: None,
             ticket: None,
         }
     }

@@ -10,10 +10,12 @@ use zernel_report::chart::Chart;
 use zernel_report::figures::LEGEND;
 use zernel_workload::{check_seconds, Deployment, Workload};
 
+use crate::deadlines::Deadlines;
 use crate::model::measures::{Ns, Us};
 use crate::model::preset::{OpCost, Preset};
 use crate::policies::{Estimator, Name, Options};
 use crate::policy;
+use crate::policy::deadline::Order;
 use crate::policy::predict::features::Memory;
 use crate::policy::predict::trigger::{Rule, Trigger};
 use crate::policy::predict::Kind as Predictor;
@@ -110,6 +112,11 @@ struct Common {
     /// Draw plots into this folder, as SVG.
     #[arg(long, value_name = "DIR")]
     plots: Option<PathBuf>,
+    /// Deadlines of latency-critical clients from the begin of a request, in microseconds, separated by
+    /// commas; the clients have them in turn. Tells what is missed.
+    #[arg(long, value_name = "US", default_value = "", hide_default_value = true,
+          value_parser = deadlines)]
+    deadlines_us: Deadlines,
     #[command(flatten)]
     zernel: ZernelArgs,
     #[command(flatten)]
@@ -150,6 +157,12 @@ struct ZernelArgs {
     #[arg(long, value_name = "US", default_value_t = 20,
           value_parser = clap::value_parser!(u32).range(1..=500))]
     safety_margin_us: u32,
+    /// Order of triggers: fifo, or edf for the earliest deadline first.
+    #[arg(long, default_value = "fifo", value_parser = order)]
+    order: Order,
+    /// Give latency-critical clients with longer deadlines a lower level, two for each that differs.
+    #[arg(long)]
+    by_level: bool,
     /// Leave all best-effort TSGs enabled: no turns.
     #[arg(long)]
     no_rotation: bool,
@@ -204,6 +217,17 @@ fn predictor(text: &str) -> Result<Predictor> {
             names.join(", ")
         )
     })
+}
+
+fn deadlines(text: &str) -> Result<Deadlines> {
+    match text {
+        "" => Ok(Deadlines::NONE),
+        _ => Deadlines::parse(text),
+    }
+}
+
+fn order(text: &str) -> Result<Order> {
+    Order::named(text).with_context(|| format!("there is no order {text}; name fifo or edf"))
 }
 
 fn slices(text: &str) -> Result<SlicePolicy> {
@@ -313,7 +337,10 @@ impl Common {
         zernel.rule = Rule {
             trigger: self.zernel.trigger,
             min_prep: policy_us(self.zernel.min_prep_us),
+            order: self.zernel.order,
         };
+        zernel.deadlines = self.deadlines_us;
+        zernel.by_level = self.zernel.by_level;
         zernel.safety_margin = policy_us(self.zernel.safety_margin_us);
         zernel.rotate = !self.zernel.no_rotation;
         zernel.discipline = self.zernel.discipline;

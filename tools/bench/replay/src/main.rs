@@ -4,6 +4,7 @@
 
 mod bound;
 mod cli;
+mod deadlines;
 mod machine;
 mod policies;
 // Not everything that the kernel modules use is used here.
@@ -21,6 +22,7 @@ mod policy {
     pub(crate) mod budget;
     pub(crate) mod class;
     pub(crate) mod control;
+    pub(crate) mod deadline;
     pub(crate) mod histogram;
     pub(crate) mod level;
     pub(crate) mod nice;

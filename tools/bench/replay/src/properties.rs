@@ -6,10 +6,12 @@ mod described;
 use proptest::prelude::*;
 use zernel_workload::{Arrival, ClientSpec, Deployment, Network, Preparation, Role, Workload};
 
+use crate::deadlines::Deadlines;
 use crate::model::measures::Us;
 use crate::model::preset::Preset;
 use crate::outcome::{Outcome, Summary};
 use crate::policies::{Name, Options};
+use crate::policy::deadline::Order;
 use crate::policy::predict::Kind;
 use crate::sim;
 use crate::world::{nanos, Setting};
@@ -279,6 +281,50 @@ fn rotation_gains_on_slices_and_keeps_weights() {
         let share = *ran as f64 / all as f64;
         assert!((share / (weight / 8.0) - 1.0).abs() < 0.02, "{busy:?}");
     }
+}
+
+/// Clients with bursts and deadlines that differ, near saturation.
+fn with_deadlines() -> (Workload, Deadlines) {
+    let lc = |network, rate| ClientSpec::new(Role::Lc, network, Arrival::Poisson(rate));
+    let mut clients = Vec::new();
+    for _ in 0..3 {
+        clients.push(lc(Network::Bert, 80.0));
+        clients.push(lc(Network::Vgg, 60.0));
+        clients.push(lc(Network::Inception, 20.0));
+    }
+    clients.push(ClientSpec::new(
+        Role::Be,
+        Network::Resnet152,
+        Arrival::Closed,
+    ));
+    let deadlines = Deadlines::parse("8000,60000,200000").unwrap();
+    (
+        Workload::new("deadlines", 10.0, clients).unwrap(),
+        deadlines,
+    )
+}
+
+#[test]
+fn the_earliest_deadline_first_misses_less() {
+    let (workload, deadlines) = with_deadlines();
+    let missed = |order| {
+        let mut options = Options::DEFAULT;
+        options.zernel.deadlines = deadlines;
+        options.zernel.rule.order = order;
+        let policy = Name::Zernel.policy(&options);
+        let outcome = sim::run(&workload, Setting::DEFAULT, policy).unwrap();
+        check(&workload, &outcome);
+        let missed = deadlines.missed(&outcome).unwrap();
+        (missed.percent, outcome.rate(Role::Lc), outcome.be_share)
+    };
+    let (fifo, fifo_rate, fifo_be) = missed(Order::Fifo);
+    let (edf, edf_rate, edf_be) = missed(Order::Edf);
+    assert!(fifo > 1.0, "{fifo} % missed: too little to compare");
+    assert!(edf < fifo / 4.0, "{edf} % missed, {fifo} % before");
+    // Not by serving less, and best-effort work pays for what is served more.
+    let told = (fifo_rate, edf_rate, fifo_be, edf_be);
+    assert!(edf_rate > 0.98 * fifo_rate, "{told:?}");
+    assert!(edf_be > fifo_be - 0.03, "{told:?}");
 }
 
 #[test]

@@ -81,7 +81,10 @@ fn one(job: &Job, setting: Setting) -> Result<Vec<Ran>> {
             let latencies = outcome.sorted_latencies(Role::Lc);
             Ok(Ran {
                 policy: *policy,
-                row: Row::new(&job.workload, job.parameter, &outcome, &alone),
+                row: Row {
+                    missed: options.zernel.deadlines.missed(&outcome),
+                    ..Row::new(&job.workload, job.parameter, &outcome, &alone)
+                },
                 distribution: distribution(&latencies, POINTS),
             })
         })

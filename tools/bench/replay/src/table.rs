@@ -6,6 +6,7 @@ use zernel_report::figures::{Figures, Table, COLUMNS, HEAD};
 use zernel_report::recovery::Recovery;
 use zernel_workload::{Deployment, Role, Workload};
 
+use crate::deadlines::Missed;
 use crate::outcome::{Deadlines, Outcome, Summary};
 use crate::world::nanos;
 
@@ -64,6 +65,8 @@ pub(crate) struct Row {
     pub(crate) busy_ns: Vec<u64>,
     /// Published figures of the same policy: LC mean in ms, added in µs, BE per second.
     pub(crate) published: [Option<f64>; 3],
+    /// The requests that missed their deadline, if there are some.
+    pub(crate) missed: Option<Missed>,
     /// The recovery from a change of the preparation, if there was one.
     pub(crate) recovery: Option<Recovery>,
     /// Its figures as the cells of a table.
@@ -110,6 +113,7 @@ impl Row {
             published: workload
                 .published
                 .map_or([None; 3], |known| known.of(&outcome.policy)),
+            missed: None,
             recovery: workload
                 .change()
                 .and_then(|change| outcome.recovery(alone, nanos(change))),
@@ -151,7 +155,11 @@ pub(crate) fn render(rows: &[Row], parameter: Option<&str>) -> String {
     if shown {
         head.extend(["published:\nLC mean ms", "added\nµs", "BE\nreq/s"]);
     }
-    let mut table = Table::new(head, texts.min(2)..texts + COLUMNS + 3);
+    let misses = rows.iter().any(|row| row.missed.is_some());
+    if misses {
+        head.extend(["missed\n%", "late p99\nms", "max\nms"]);
+    }
+    let mut table = Table::new(head, texts.min(2)..texts + COLUMNS + 6);
     for row in rows {
         let mut cells = vec![row.workload.clone(), row.policy.clone()];
         if parameter.is_some() {
@@ -162,6 +170,11 @@ pub(crate) fn render(rows: &[Row], parameter: Option<&str>) -> String {
         if shown {
             let cell = |value: Option<f64>| value.map_or("-".to_owned(), |value| value.to_string());
             cells.extend(row.published.map(cell));
+        }
+        if let Some(missed) = &row.missed {
+            let ms = |ns: i64| format!("{:.2}", ns as f64 / 1e6);
+            cells.push(format!("{:.2}", missed.percent));
+            cells.extend([missed.late_p99_ns, missed.late_max_ns].map(ms));
         }
         table.add(cells);
     }

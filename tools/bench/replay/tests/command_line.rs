@@ -49,6 +49,18 @@ fn unsound_command_lines_are_told_in_a_sentence() {
             "name one of fair",
         ),
         (
+            &["run", "--workload", "A", "--order", "luck"],
+            "name fifo or edf",
+        ),
+        (
+            &["run", "--workload", "A", "--deadlines-us", "5,0"],
+            "out of range",
+        ),
+        (
+            &["run", "--workload", "A", "--deadlines-us", "soon"],
+            "no deadline",
+        ),
+        (
             &["run", "--workload", "A", "--slices", "thin"],
             "name one of table, exponential, pid",
         ),

@@ -28,6 +28,8 @@ mod feature_properties;
 #[cfg(test)]
 mod nice_properties;
 #[cfg(test)]
+mod order_properties;
+#[cfg(test)]
 mod phases;
 #[cfg(test)]
 mod predict_properties;

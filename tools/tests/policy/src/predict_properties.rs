@@ -253,6 +253,7 @@ fn anything() -> impl Strategy<Value = u64> {
 fn rule() -> impl Strategy<Value = Rule> {
     (0u32..3, anything()).prop_map(|(trigger, min_prep)| Rule {
         trigger: Trigger::new(trigger).unwrap(),
+        order: crate::policy::deadline::Order::Fifo,
         min_prep: Ns(min_prep),
     })
 }

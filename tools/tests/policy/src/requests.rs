@@ -28,8 +28,8 @@ fn time() -> impl Strategy<Value = Ns> {
 
 fn plan() -> impl Strategy<Value = Plan> {
     let times = (time(), time(), time(), time(), proptest::option::of(time()));
-    (times, any::<[bool; 3]>()).prop_map(
-        |((trigger_at, lease, predicted, cost, slo), [holder, sample, gate])| Plan {
+    (times, any::<[bool; 4]>()).prop_map(
+        |((trigger_at, lease, predicted, cost, slo), [holder, sample, gate, ordered])| Plan {
             trigger_at,
             lease,
             predicted,
@@ -38,6 +38,7 @@ fn plan() -> impl Strategy<Value = Plan> {
             holder,
             sample,
             gate,
+            ordered,
         },
     )
 }
@@ -197,7 +198,7 @@ proptest! {
             // A refused call leaves the timer alone.
             let waits = match slot.state() {
                 State::Idle => false,
-                State::Armed | State::Taken { .. } => true,
+                State::Armed | State::Waiting { .. } | State::Taken { .. } => true,
                 // The switch can be looked at once more.
                 State::Running { trigger, .. } => actions.alarm.is_none_or(|at| at >= trigger),
             };

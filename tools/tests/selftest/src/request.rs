@@ -25,6 +25,7 @@ mod leases;
 mod many;
 mod modules;
 mod nice;
+mod order;
 mod others;
 mod power;
 mod predictions;
@@ -116,6 +117,15 @@ pub const SUITE: Suite = suite(
         case("nice_of_threads", nice::of_threads),
         case("nice_of_many_slots", nice::of_many_slots),
         case("nice_unload", nice::unload),
+        case("order_is_kept", order::is_kept),
+        case("order_is_that_of_the_gpu", order::is_that_of_the_gpu),
+        case("order_goes_on_at_any_end", order::goes_on_at_any_end),
+        case("order_goes_on_after_a_kill", order::goes_on_after_a_kill),
+        case("order_has_a_lease", order::has_a_lease),
+        case("order_has_bounds", order::has_bounds),
+        case("order_is_kept_by_calls", order::takes_part_by_calls),
+        case("order_switched_under_load", order::switched_under_load),
+        case("order_of_the_hostile", order::hostile),
         case("failures_of_open", faults::of_open),
         case("failures_of_mmap", faults::of_mmap),
         case("failures_of_begin", faults::of_begin),

@@ -43,7 +43,7 @@ type Row = (
 /// Every tunable, its value in a module that was just loaded, and its other values: the numbers from
 /// one to another, as far as other tunables at their defaults allow, and words. They are in an order in
 /// which they can be put back.
-const ROWS: [Row; 88] = [
+const ROWS: [Row; 89] = [
     ("enabled", "1", NONE, &["0", "1"]),
     ("default_class", "none", (0, 7), &["none"]),
     ("level0_timeslice_us", "5000000", (10, 10_000_000), &[]),
@@ -99,6 +99,7 @@ const ROWS: [Row; 88] = [
     ("preempt_enabled", "1", NONE, &["0", "1"]),
     ("preempt_scheduled", "1", NONE, &["0", "1"]),
     ("min_prep_us", "0", (0, 1_000_000), &[]),
+    ("order", "fifo", NONE, &["fifo", "edf"]),
     ("safety_margin_us", "20", (1, 500), &[]),
     ("rotation", "fair", NONE, &["none", "rr", "credit", "fair"]),
     ("rotation_quantum_us", "8000", (500, 1_000_000), &[]),

@@ -7,6 +7,7 @@
 mod budget;
 pub(crate) mod estimate;
 mod keys;
+mod order;
 mod rotation;
 mod slices;
 
@@ -17,20 +18,26 @@ use zernel_workload::Role;
 use self::budget::Budget;
 use self::estimate::Estimator;
 use self::keys::Keys;
+use self::order::Order;
 use self::rotation::Rotation;
 use self::slices::Slices;
 use super::slices::set_classes;
 use super::{retire, submit, Policy, Stream};
+use crate::deadlines::Deadlines;
 use crate::model::measures::Us;
+use crate::model::tsg::Interleave;
 use crate::policy::class::Effective;
+use crate::policy::deadline::line::Place;
+use crate::policy::deadline::Order as Kept;
 use crate::policy::level::{self, Level};
 use crate::policy::predict::features::{Features, Memory};
 use crate::policy::predict::fixed::Fixed;
 use crate::policy::predict::trigger::{Rule, Trigger};
 use crate::policy::predict::{Choice, Costs, Kind};
 use crate::policy::request::succession::Succession;
+use crate::policy::request::words::Number;
 use crate::policy::request::words::Observed;
-use crate::policy::request::{Actions, Plan};
+use crate::policy::request::{self, Actions, Plan};
 use crate::policy::rotation::Discipline;
 use crate::policy::slices::Policy as SlicePolicy;
 use crate::policy::switch_cost::{Cost, Costs as SwitchCosts, Phase};
@@ -71,6 +78,10 @@ pub(crate) struct Options {
     pub(crate) target: Us,
     /// Share of the switches that the learned cost covers, in thousandths.
     pub(crate) covered: u32,
+    /// Deadlines of latency-critical clients.
+    pub(crate) deadlines: Deadlines,
+    /// True if clients with longer deadlines have lower levels.
+    pub(crate) by_level: bool,
 }
 
 impl Options {
@@ -86,6 +97,7 @@ impl Options {
         rule: Rule {
             trigger: Trigger::Predicted,
             min_prep: Ns(0),
+            order: Kept::Fifo,
         },
         rotate: true,
         discipline: Discipline::Fair,
@@ -94,6 +106,8 @@ impl Options {
         slices: SlicePolicy::Table,
         target: Us(0),
         covered: Cost::IN_TIME.0,
+        deadlines: Deadlines::NONE,
+        by_level: false,
     };
 }
 
@@ -125,6 +139,12 @@ struct Lane {
     phase: Phase,
     /// When that was.
     began: u64,
+    /// Its place in the order of deadlines.
+    place: Option<(Place, Number)>,
+    /// Its level.
+    level: Level,
+    /// The longest latency that is no violation.
+    slo: Option<Ns>,
 }
 
 /// The policy.
@@ -135,6 +155,7 @@ pub(crate) struct Zernel {
     switch: SwitchCosts,
     lanes: Vec<Lane>,
     keys: Keys,
+    order: Order,
     rotation: Option<Rotation>,
     budget: Option<Budget>,
     tunables: Tunables,
@@ -142,6 +163,9 @@ pub(crate) struct Zernel {
     /// Latency-critical requests between begin and done.
     requests: u32,
 }
+
+/// A call about a request.
+type Call = fn(&mut Succession, Number, Ns, &Observed) -> Result<Actions, request::Error>;
 
 /// Tokens of timers: those of clients are `client << 32 | alarm`.
 const ROTATION: u64 = 1 << 62;
@@ -168,6 +192,7 @@ impl Zernel {
             switch: SwitchCosts::new(Permille(options.covered)),
             lanes: Vec::new(),
             keys: Keys::default(),
+            order: Order::new(),
             rotation: None,
             budget: None,
             tunables,
@@ -253,6 +278,45 @@ impl Zernel {
         }
     }
 
+    /// Deadlines as told; the levels that follow, where they do.
+    fn set_deadlines(&mut self, world: &mut World) {
+        let Options {
+            deadlines,
+            by_level,
+            ..
+        } = self.options;
+        let lc = world.clients.iter().enumerate();
+        let lc: Vec<usize> = lc
+            .filter(|(_, one)| one.spec.role == Role::Lc)
+            .map(|(client, _)| client)
+            .collect();
+        for (rank, client) in lc.into_iter().enumerate() {
+            let lane = &mut self.lanes[client];
+            lane.slo = deadlines.of(rank).map(Ns);
+            if by_level {
+                // Those of two levels have one interleave.
+                let number = u32::try_from(2 * deadlines.place(rank)).unwrap_or(u32::MAX);
+                lane.level = Level::new(number.min(Level::DEFAULT.number())).unwrap_or(Level::LC);
+                let (level, group) = (lane.level, world.clients[client].group);
+                world.set_timeslice(group, Us(level.default_timeslice().0));
+                let interleave = Interleave::new(level.interleave().number());
+                world.set_interleave(group, interleave.unwrap_or(Interleave::Low));
+            }
+        }
+    }
+
+    /// The process tells of its request by a call.
+    fn tell(&mut self, world: &mut World, client: usize, call: Call) {
+        let seen = self.observe(world, client);
+        let now = Ns(world.now);
+        let number = Number::new(world.clients[client].begun);
+        let lane = &mut self.lanes[client];
+        if let Some(Ok(actions)) = number.map(|n| call(&mut lane.requests, n, now, &seen)) {
+            self.act(world, client, actions);
+            self.settle(world, client);
+        }
+    }
+
     /// The number of latency-critical requests has changed.
     fn set_busy(&mut self, world: &mut World) {
         let busy = self.requests > 0;
@@ -291,6 +355,12 @@ impl Policy for Zernel {
         if rule.min_prep > Ns::ZERO {
             name += &format!(" from {} µs", rule.min_prep.0 / 1_000);
         }
+        if rule.order == Kept::Edf {
+            name += " edf";
+        }
+        if self.options.by_level {
+            name += " by level";
+        }
         if !rotate {
             name += " unrotated";
         }
@@ -311,6 +381,9 @@ impl Policy for Zernel {
                 alarm: 0,
                 phase: Phase::default(),
                 began: 0,
+                place: None,
+                level: Level::LC,
+                slo: None,
             })
             .collect();
         set_classes(world);
@@ -320,6 +393,7 @@ impl Policy for Zernel {
         for group in world.of_role(Role::Lc).collect::<Vec<_>>() {
             world.set_timeslice(group, lc_slice);
         }
+        self.set_deadlines(world);
         for &group in &be {
             world.set_timeslice(group, slice);
         }
@@ -373,10 +447,11 @@ impl Policy for Zernel {
             lease: self.lease,
             predicted: predicted.unwrap_or(Ns::ZERO),
             cost,
-            slo: left,
+            slo: left.or(lane.slo),
             holder: true,
             sample: true,
             gate: false,
+            ordered: self.options.rule.order == Kept::Edf,
         };
         lane.phase = phase;
         lane.began = world.now;
@@ -385,6 +460,10 @@ impl Policy for Zernel {
         lane.requests.begin(number, now, &seen, &plan, &mut actions);
         debug_assert_eq!(number.get(), world.clients[client].begun);
         self.act(world, client, actions);
+        if plan.ordered {
+            let level = self.lanes[client].level;
+            self.take_turn(world, client, level);
+        }
         let lane = &mut self.lanes[client];
         lane.asked = (asked, lane.asked.0);
         self.requests += 1;
@@ -401,6 +480,11 @@ impl Policy for Zernel {
             return;
         }
         submit(world, client);
+        if self.options.rule.order == Kept::Edf {
+            // By a call, so that the trigger waits for its turn.
+            self.tell(world, client, Succession::ready);
+            return;
+        }
         // Stores of the process, which zernel is not told of.
         let number = world.clients[client].begun;
         let seen = &mut self.lanes[client].seen;
@@ -422,6 +506,9 @@ impl Policy for Zernel {
             let seen = &mut self.lanes[client].seen;
             seen.done_ns = Ns(world.now);
             seen.done = one.begun;
+            if self.options.rule.order == Kept::Edf {
+                self.tell(world, client, Succession::done);
+            }
             if let Some(slices) = &mut self.slices {
                 slices.done(world, world.now - self.lanes[client].began);
             }
@@ -455,6 +542,7 @@ impl Policy for Zernel {
                 if actions.trigger.is_none() {
                     self.catch_up(client);
                 }
+                self.settle(world, client);
             }
         }
     }

@@ -162,6 +162,8 @@ impl Watched {
                 self.alarm.is_none_or(|alarm| alarm == switched)
             }
             State::Armed => self.open && self.alarm == Some(self.due),
+            // None of these plans has a place in the order.
+            State::Waiting { .. } => false,
             State::Taken { trigger, .. } => {
                 let end = trigger.saturating_add(at(LEASE));
                 self.open && self.alarm.is_some_and(|alarm| alarm <= end)

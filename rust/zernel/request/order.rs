@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The requests of a GPU whose triggers wait for their turn.
+//!
+//! The lock of an order comes before those of its slots, which it takes one after the other: with a
+//! slot's own it is never asked for. So each event of a slot is followed by [`Order::settle`], which
+//! looks at the slot anew: two events at a time lead to the same end in either order.
+
+use crate::{
+    glue::{
+        irqlock::{
+            new_irq_lock,
+            IrqLock, //
+        },
+        time::now_ns, //
+    },
+    policy::{
+        deadline::line::{
+            Lane,
+            Line,
+            Place, //
+        },
+        request::order::Standing,
+        units::Ns, //
+    },
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+/// A slot with a request that has a place. Each call takes the lock of the slot.
+pub(super) trait Waiter: Send + Sync {
+    /// The part of the request at this place; `None`: it is over, and the slot has the place no more.
+    fn standing(&self, place: Place) -> Option<Standing>;
+    /// Its turn has come. Returns its part then.
+    fn grant(&self, place: Place, now: Ns) -> Standing;
+    /// It waits, and the order is to be asked again at this time.
+    fn wait_until(&self, place: Place, at: Ns);
+    /// Others wait for it.
+    fn watch(&self, place: Place, now: Ns);
+}
+
+/// The places, and who has them.
+struct Places {
+    line: Line,
+    waiters: [Option<Arc<dyn Waiter>>; Line::ROOM],
+}
+
+/// The order of a GPU.
+///
+/// A slot leaves its place before its page goes, and [`Order::part`] comes in between, so that the
+/// reference here is never the last.
+#[pin_data]
+pub(super) struct Order {
+    #[pin]
+    places: IrqLock<KBox<Places>>,
+}
+
+impl Order {
+    /// Nobody waits.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(super) fn new() -> Result<impl PinInit<Self>> {
+        let places = Places {
+            line: Line::new(),
+            waiters: [const { None }; Line::ROOM],
+        };
+        let places = KBox::new(places, GFP_KERNEL)?;
+        Ok(pin_init!(Self {
+            places <- new_irq_lock!(places, c"zernel_order"),
+        }))
+    }
+
+    /// A request of `waiter` gets a place, and its turn if that has come. `enter` is called with the
+    /// order locked: it takes the lock of the slot, and makes the place the slot's with the deadline of
+    /// its request. Returns whether there was room for it.
+    pub(super) fn join(
+        &self,
+        waiter: Arc<dyn Waiter>,
+        lane: Lane,
+        user: u32,
+        enter: impl FnOnce(&mut dyn FnMut(Ns) -> Option<Place>) -> Option<Place>,
+    ) -> bool {
+        let mut guard = self.places.lock();
+        let places = &mut **guard;
+        let line = &mut places.line;
+        let Some(place) = enter(&mut |deadline| line.join(lane, user, deadline)) else {
+            return false;
+        };
+        if let Some(free) = places.waiters.get_mut(place.number()) {
+            *free = Some(waiter);
+        }
+        // Should it be over by now. The caller has another reference.
+        drop(places.settle(place, Ns(now_ns())));
+        true
+    }
+
+    /// Something happened to the request that has, or had, this place.
+    pub(super) fn settle(&self, place: Place) {
+        let mut places = self.places.lock();
+        // Dropped with the lock held, after which alone the page of a slot goes: not the last one.
+        drop(places.settle(place, Ns(now_ns())));
+    }
+
+    /// When this returns the order has no reference to slots that have no place.
+    pub(super) fn part(&self) {
+        drop(self.places.lock());
+    }
+}
+
+impl Places {
+    fn waiter(&self, place: Place) -> Option<&dyn Waiter> {
+        self.waiters.get(place.number())?.as_deref()
+    }
+
+    /// Looks at the request of a place, and at who goes next. Returns the waiter of a place that is
+    /// given back.
+    fn settle(&mut self, place: Place, now: Ns) -> Option<Arc<dyn Waiter>> {
+        let standing = self.waiter(place)?.standing(place);
+        let mut unused = None;
+        let lane = match standing {
+            Some(standing) => self.note(place, standing),
+            None => {
+                unused = self.waiters.get_mut(place.number())?.take();
+                self.line.leave(place)
+            }
+        };
+        if let Some(lane) = lane {
+            self.serve(lane, now);
+        }
+        unused
+    }
+
+    fn note(&mut self, place: Place, standing: Standing) -> Option<Lane> {
+        match standing {
+            Standing::Apart => self.line.rests(place),
+            Standing::Waits => self.line.waits(place),
+            Standing::Runs(until) => self.line.runs(place, until),
+        }
+    }
+
+    /// Has the next request of a lane go, and the one after it wait.
+    fn serve(&mut self, lane: Lane, now: Ns) {
+        // Each of them goes, or does not wait any more.
+        for _ in 0..Line::ROOM {
+            let Some(next) = self.line.next(lane, now) else {
+                break;
+            };
+            let standing = self.waiter(next).map(|waiter| waiter.grant(next, now));
+            self.note(next, standing.unwrap_or(Standing::Apart));
+        }
+        let (Some(first), Some(until)) = (self.line.first(lane), self.line.busy_until(lane, now))
+        else {
+            return;
+        };
+        if let Some(waiter) = self.waiter(first) {
+            waiter.wait_until(first, until);
+        }
+        let mut from = 0;
+        while let Some(runner) = self.line.runner(lane, from) {
+            if let Some(waiter) = self.waiter(runner) {
+                waiter.watch(runner, now);
+            }
+            from = runner.number() + 1;
+        }
+    }
+}

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The begin of a request: its wishes, and the answer.
+
+use crate::policy::{
+    predict::features::Features,
+    units::Ns, //
+};
+
+/// The wishes of a request that begins.
+pub(crate) struct Begin<'a> {
+    /// Its preparation takes as long as expected; else it is predicted as tuned.
+    pub(crate) exact: bool,
+    /// True if the stream has a holder.
+    pub(crate) holder: bool,
+    /// It has a gate.
+    pub(crate) gate: bool,
+    /// The time that the process expects; 0: none.
+    pub(crate) expected: Ns,
+    /// Longest latency that is no violation; 0: any.
+    pub(crate) slo: Ns,
+    /// Its features, if it has some that count; never with `exact`.
+    pub(crate) features: Option<&'a Features>,
+}
+
+/// A request that begins.
+#[derive(Default)]
+pub(crate) struct Begun {
+    /// Its number.
+    pub(crate) request: u32,
+    /// Its predicted preparation time, 0 if there is no prediction.
+    pub(crate) predicted: Ns,
+    /// When the GPU is taken for it.
+    pub(crate) trigger_at: Ns,
+}
+
+/// The outcome of a begin.
+pub(crate) enum Outcome {
+    /// It has begun.
+    Begun,
+    /// Nothing: [`Slot::bind`] has to come first.
+    Unbound,
+    /// Nothing: the process could not be told of it.
+    Untold,
+    /// Nothing: [`Slot::make_room`] has to come first.
+    NoRoom,
+}

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: GPL-2.0
+//! A slot whose request has a place in the order of deadlines.
+
+use super::{
+    state::{
+        State,
+        Turn, //
+    },
+    Guarded,
+    Slot, //
+};
+use crate::{
+    glue::{
+        identity::Uid,
+        time::now_ns, //
+    },
+    policy::{
+        deadline::line::{
+            Lane,
+            Place, //
+        },
+        request::{
+            order::Standing,
+            words::Number, //
+        },
+        units::Ns, //
+    },
+    request::order::Waiter,
+};
+use kernel::sync::Arc;
+
+impl State {
+    /// True if the request has a place.
+    fn has(&self, place: Place) -> bool {
+        self.turn.as_ref().is_some_and(|turn| turn.place == place)
+    }
+}
+
+impl Waiter for Slot {
+    fn standing(&self, place: Place) -> Option<Standing> {
+        let mut state = self.lock();
+        let turn = state.turn.as_ref().filter(|turn| turn.place == place);
+        let number = turn.map(|turn| turn.number)?;
+        if state.requests.ordered() == Some(number) {
+            return Some(state.requests.standing());
+        }
+        let unused = state.turn.take();
+        drop(state);
+        // Dropped without the lock of the slot. The caller has another reference to the GPU.
+        drop(unused);
+        None
+    }
+
+    fn grant(&self, place: Place, now: Ns) -> Standing {
+        let mut state = self.lock();
+        let turn = state.turn.as_ref().filter(|turn| turn.place == place);
+        let Some(number) = turn.map(|turn| turn.number) else {
+            return Standing::Apart;
+        };
+        self.let_go(&mut state, number, now);
+        match state.requests.ordered() == Some(number) {
+            true => state.requests.standing(),
+            // It is over, and its own event follows.
+            false => Standing::Apart,
+        }
+    }
+
+    fn wait_until(&self, place: Place, at: Ns) {
+        let mut state = self.lock();
+        if state.has(place) {
+            let actions = state.requests.wait_until(at);
+            self.store(&mut state, Ns(now_ns()), &actions);
+        }
+    }
+
+    fn watch(&self, place: Place, now: Ns) {
+        let mut state = self.lock();
+        if state.has(place) {
+            let actions = state.requests.watch(now);
+            self.store(&mut state, now, &actions);
+        }
+    }
+}
+
+/// The timer of a slot with a place has expired.
+#[cold]
+#[inline(never)]
+pub(super) fn expired(mut state: Guarded<'_>) {
+    let slot = state.driven();
+    slot.expire(&mut state);
+    slot.release(state);
+}
+
+impl Slot {
+    /// A request of its own stores its trigger, if it waits.
+    fn let_go(&self, state: &mut Guarded<'_>, number: Number, now: Ns) {
+        let actions = state.requests.grant(number, now, &self.observe());
+        if let (Some(_), Some(group)) = (actions.trigger, &state.group) {
+            group.gpu.announce(now);
+        }
+        self.apply(state, now, &actions);
+    }
+
+    /// The request that has just begun gets its place, behind that of the one before. Unlocks the slot.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn take_turn(self: &Arc<Self>, state: Guarded<'_>, user: Uid) {
+        drop(state);
+        self.settle();
+        let state = self.lock();
+        let (Some(number), Some(group), Some(level)) =
+            (state.requests.ordered(), &state.group, state.level)
+        else {
+            return;
+        };
+        let gpu = group.gpu.clone();
+        let lane = Lane {
+            runlist: group.runlist(),
+            level,
+        };
+        drop(state);
+        let has_room = gpu.order.join(self.clone(), lane, user.0, |join| {
+            let mut state = self.lock();
+            if state.requests.ordered() != Some(number) || state.turn.is_some() {
+                // Over by now.
+                return None;
+            }
+            let place = join(state.requests.deadline())?;
+            state.turn = Some(Turn {
+                gpu: gpu.clone(),
+                place,
+                number,
+            });
+            Some(place)
+        });
+        if !has_room {
+            let mut state = self.lock();
+            self.let_go(&mut state, number, Ns(now_ns()));
+        }
+    }
+
+    /// Unlocks the slot after an event.
+    #[inline(always)]
+    pub(super) fn release(&self, state: Guarded<'_>) {
+        if state.turn.is_some() {
+            self.release_in_order(state);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn release_in_order(&self, state: Guarded<'_>) {
+        drop(state);
+        self.settle();
+    }
+
+    /// Has the order follow an event of the slot. Without its lock.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn settle(&self) {
+        let state = self.lock();
+        let turn = state.turn.as_ref();
+        let turn = turn.map(|turn| (turn.gpu.clone(), turn.place));
+        drop(state);
+        if let Some((gpu, place)) = turn {
+            gpu.order.settle(place);
+        }
+    }
+}
