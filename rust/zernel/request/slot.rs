@@ -475,9 +475,10 @@ impl Timed for Inner {
 
     fn expired(this: Expired<'_, Self>) {
         let mut state = this.lock();
-        if state.turn.is_some() {
-            return turn::expired(state);
+        let slot = state.driven();
+        match state.turn {
+            Some(_) => slot.expire_in_order(state),
+            None => slot.expire(&mut state),
         }
-        state.driven().expire(&mut state);
     }
 }

@@ -82,16 +82,15 @@ impl Waiter for Slot {
     }
 }
 
-/// The timer of a slot with a place has expired.
-#[cold]
-#[inline(never)]
-pub(super) fn expired(mut state: Guarded<'_>) {
-    let slot = state.driven();
-    slot.expire(&mut state);
-    slot.release(state);
-}
-
 impl Slot {
+    /// The timer of a slot with a place has expired. Unlocks the slot.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn expire_in_order(&self, mut state: Guarded<'_>) {
+        self.expire(&mut state);
+        self.release(state);
+    }
+
     /// A request of its own stores its trigger, if it waits.
     fn let_go(&self, state: &mut Guarded<'_>, number: Number, now: Ns) {
         let actions = state.requests.grant(number, now, &self.observe());

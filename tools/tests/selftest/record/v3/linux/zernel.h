@@ -24,10 +24,10 @@
  *
  * - A structure grows at its end, by multiples of 8 bytes, and has no padding.
  *   Its layout is the same for 32-bit and 64-bit programs. Arrays in it are
- *   names and UUIDs of a fixed length. Four structures never grow, because
+ *   names, UUIDs and features of a fixed length. Four structures never grow, because
  *   others contain them or memory is divided by their size: zernel_target,
  *   zernel_value, zernel_event, zernel_slot. zernel_request_begin does not grow
- *   either: @options leads to later fields.
+ *   either: @options leads to later fields, in a structure with its size in its first field.
  * - The number of a call carries the size of the program's structure
  *   (_IOC_SIZE). The module looks at direction, type and number alone:
  *
