@@ -4,9 +4,13 @@
 #ifndef ZERNEL_REQUEST_HPP
 #define ZERNEL_REQUEST_HPP
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -125,6 +129,32 @@ private:
 	std::optional<std::chrono::microseconds> slice_;
 };
 
+// The numbers that a preparation time depends on, such as bytes or a batch size: eight at most. The
+// unit is the caller's; each number has its place for a key.
+class Features {
+public:
+	static constexpr std::size_t most = ZERNEL_SPEC_FEATURES;
+
+	Features() noexcept = default;
+	Features(std::initializer_list<std::int64_t> numbers)
+		: Features(numbers.begin(), numbers.size())
+	{
+	}
+	Features(const std::int64_t *numbers, std::size_t count) : count_(count)
+	{
+		if (count > most)
+			detail::bad_argument("there are more than 8 features");
+		std::copy_n(numbers, count, numbers_.begin());
+	}
+
+	std::size_t count() const noexcept { return count_; }
+	const std::array<std::int64_t, most> &numbers() const noexcept { return numbers_; }
+
+private:
+	std::array<std::int64_t, most> numbers_{};
+	std::size_t count_ = 0;
+};
+
 // A kind of requests; see struct zernel_spec. `inline_in`: the stream that wait and holder go into,
 // in place of one of the runtime's own. Null is the default stream.
 struct Spec {
@@ -133,6 +163,7 @@ struct Spec {
 	std::chrono::nanoseconds slo{0};
 	bool is_exact = false;
 	std::optional<Stream> inline_in = {};
+	Features features = {};
 };
 
 // A request, for one thread at a time. One that is destroyed before it is ready is cancelled; one
@@ -253,6 +284,8 @@ inline zernel_spec raw_of(const Spec &spec)
 		raw.flags |= ZERNEL_SPEC_INLINE;
 		raw.stream = *spec.inline_in;
 	}
+	raw.features = static_cast<std::uint32_t>(spec.features.count());
+	std::copy(spec.features.numbers().begin(), spec.features.numbers().end(), raw.feature);
 	return raw;
 }
 

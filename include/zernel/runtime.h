@@ -19,7 +19,8 @@
  *
  * -EINVAL     ZERNEL_BAD_ARGUMENT  a null pointer, a structure that is too short, an unknown flag
  *                                  mode or release word, a level above 7, a time slice out of
- *                                  range, or an inline request of a graph
+ *                                  range, an inline request of a graph, more than 8 features, or
+ *                                  something beyond those that are given
  * -E2BIG      ZERNEL_BAD_SIZE      a structure that is longer than is known, with something in
  *                                  that part
  * -EINVAL     ZERNEL_BAD_LANES, ZERNEL_BAD_BOUND, ZERNEL_BAD_MODE (of the environment)
@@ -59,8 +60,8 @@
 extern "C" {
 #endif
 
-/* 2: zernel_graph_*() */
-#define ZERNEL_RUNTIME_VERSION	2
+/* 2: zernel_graph_*(); 3: features in struct zernel_spec */
+#define ZERNEL_RUNTIME_VERSION	3
 
 /* The runtime of a context. Threads share it. */
 struct zernel_runtime;
@@ -104,6 +105,8 @@ struct zernel_options {
 #define ZERNEL_SPEC_EXACT	(1u << 0)	/* @expected_ns is exact: history is not asked */
 #define ZERNEL_SPEC_INLINE	(1u << 1)	/* wait and holder go into @stream */
 
+#define ZERNEL_SPEC_FEATURES	8	/* most features of a request */
+
 /**
  * struct zernel_spec - a kind of requests
  * @size: sizeof(struct zernel_spec)
@@ -112,6 +115,13 @@ struct zernel_options {
  * @expected_ns: expected preparation time, used while the key has no history; 0: not known
  * @slo_ns: longest time from begin to done that is no violation; 0: any
  * @stream: with ZERNEL_SPEC_INLINE, a CUstream or cudaStream_t of the context; else NULL
+ * @features: features that are given, up to ZERNEL_SPEC_FEATURES. They count while zernel's tunable
+ *            predictor is "features"; a module that is older than features refuses the request
+ * @reserved: zero
+ * @feature: the numbers that the preparation time depends on, such as bytes or a batch size. The unit
+ *           is the caller's; each number has its place for a key. Those beyond @features are zero
+ *
+ * The first version, of 40 bytes, ends before @features.
  */
 struct zernel_spec {
 	uint32_t size;
@@ -120,6 +130,9 @@ struct zernel_spec {
 	uint64_t expected_ns;
 	uint64_t slo_ns;
 	void *stream;
+	uint32_t features;
+	uint32_t reserved;
+	int64_t feature[ZERNEL_SPEC_FEATURES];
 };
 
 /**

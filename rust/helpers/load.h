@@ -4,6 +4,8 @@
 #ifndef ZERNEL_LOAD_H
 #define ZERNEL_LOAD_H
 
+#include <linux/build_bug.h>
+#include <linux/stddef.h>
 #include <linux/types.h>
 
 /* As Raw in rust/glue/core/load.rs. */
@@ -13,6 +15,8 @@ struct zernel_load {
 	u64 stalls;
 	u32 cpus;
 };
+static_assert(offsetof(struct zernel_load, cpus) == 3 * sizeof(u64));
+static_assert(sizeof(struct zernel_load) == 4 * sizeof(u64));
 
 void zernel_helper_load(struct zernel_load *load);
 

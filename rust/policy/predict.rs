@@ -187,7 +187,7 @@ impl History {
     /// Learns from a preparation that has ended. `choice`: how it was predicted; only the margin
     /// that was asked for follows its error.
     pub(crate) fn observe(&mut self, took: Ns, choice: Choice) {
-        if choice.margin {
+        if choice.margin && self.margins.of(choice.kind).is_some() {
             let estimate = self.estimate(choice);
             if let Some(margin) = self.margins.of_mut(choice.kind) {
                 margin.observe(estimate, took);

@@ -19,7 +19,6 @@ use crate::{
         control,
         level::Level,
         nice::Delta,
-        predict::Kind,
         tunables::{
             requests::NoHolder as Treatment,
             Refused,
@@ -232,25 +231,6 @@ impl Attribute for Lease {
     }
 }
 
-struct Predictor;
-
-impl Attribute for Predictor {
-    const NAME: &'static CStr = c"predictor";
-
-    fn show(out: &mut Formatter<'_>) -> Result {
-        out.write_str(read(|t| t.requests().predictor())?.name())?;
-        Ok(())
-    }
-
-    fn store(text: &str) -> Result {
-        let kind = Kind::named(text).ok_or(EINVAL)?;
-        tune(|t| {
-            t.requests_mut().set_predictor(kind);
-            Ok(())
-        })
-    }
-}
-
 struct PredictorMargin;
 
 impl Attribute for PredictorMargin {
@@ -441,7 +421,7 @@ sysfs::groups! {
     EventRingSize,
     UserControl,
     Lease,
-    Predictor,
+    triggers::Predictor,
     PredictorMargin,
     EarlyCost,
     LateCost,
@@ -453,6 +433,7 @@ sysfs::groups! {
     triggers::MinPrep,
     triggers::Order,
     triggers::FeaturesMemory,
+    triggers::FeaturesMeasured,
     triggers::SafetyMargin,
     turns::Rotation,
     turns::Quantum,

@@ -7,10 +7,7 @@ use crate::{
             Show,
             Text, //
         },
-        identity::{
-            Uid,
-            Viewer, //
-        }, //
+        identity::Viewer, //
     },
     policy::{
         class::Effective,
@@ -49,7 +46,7 @@ impl Show for State {
             write_tsg(&found, out)?;
             from = tsg::Id(found.id).after();
         }
-        let mut from = Some((Uid(0), 0));
+        let mut from = Some(keys::FIRST);
         // Keys that come and go meanwhile do not make it longer than a table.
         for _ in 0..keys::MAX {
             let Some(key) = from else { break };
@@ -59,10 +56,7 @@ impl Show for State {
             if viewer.sees_all() || viewer.uid() == uid {
                 write_key(viewer.number_of_user(uid), name, &key, out)?;
             }
-            from = match name.checked_add(1) {
-                Some(next) => Some((uid, next)),
-                None => uid.0.checked_add(1).map(|next| (Uid(next), 0)),
-            };
+            from = keys::after((uid, name));
         }
         Ok(())
     }

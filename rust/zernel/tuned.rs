@@ -57,8 +57,11 @@ static SLICES: Atomic<u32> = Atomic::new(0);
 /// Slices follow latencies.
 const FOLLOWS: u32 = 1 << 8;
 
-/// The observations that a regression over features remembers; 0: features do not count.
+/// The observations that a regression over features remembers, and [`MEASURED`]; 0: features do not count.
 static FEATURES: Atomic<u32> = Atomic::new(0);
+
+/// The state of the machine counts as features, too.
+const MEASURED: u32 = 1 << 31;
 
 const NO_GROUP: u64 = u64::MAX;
 
@@ -77,7 +80,10 @@ const RULE: u32 = !MARGIN & !((1 << TRIGGER) - 1);
 
 // Each has room for its largest value.
 const _: () = assert!(Trigger::Predicted.number() == 0);
-const _: () = assert!(Kind::ALL.len() - 1 <= 1 << TRIGGER);
+// Features have no number here, and those that do come before it.
+const _: () = assert!(Kind::Features.number() == 1 << TRIGGER);
+const _: () = assert!(Kind::Features.number() + 1 == Kind::ALL.len() as u32);
+const _: () = assert!(Memory::RANGE.1 < MEASURED);
 const _: () = assert!(Trigger::AtReady.number() < 1 << (MIN_PREP - TRIGGER));
 const _: () = assert!(Requests::MIN_PREP_MAX.0 < 1 << (30 - MIN_PREP));
 
@@ -132,7 +138,8 @@ fn publish_requests(requests: &Requests) {
         Kind::Features => (Kind::Quantile, requests.memory().number()),
         other => (other, 0),
     };
-    FEATURES.store(memory, Relaxed);
+    let measured = if requests.measured() { MEASURED } else { 0 };
+    FEATURES.store(if memory > 0 { memory | measured } else { 0 }, Relaxed);
     let predictor = predictor.number() | rule | order | margin;
     LEASE_AND_PREDICTOR.store(pack(requests.lease().0, predictor), Relaxed);
     COSTS.store(pack(costs.early, costs.late), Relaxed);
@@ -196,8 +203,13 @@ fn rule(predictor: u32) -> Rule {
 pub(crate) fn features() -> Option<Memory> {
     match FEATURES.load(Relaxed) {
         0 => None,
-        observations => Some(Memory::new(observations)),
+        both => Some(Memory::new(both & !MEASURED)),
     }
+}
+
+/// True if the state of the machine counts as features beside those of the caller.
+pub(crate) fn features_are_measured() -> bool {
+    FEATURES.load(Relaxed) & MEASURED != 0
 }
 
 /// The margin of a key that nothing is known of.

@@ -20,6 +20,9 @@ struct Raw {
     cpus: u32,
 }
 
+const _: () = assert!(core::mem::offset_of!(Raw, cpus) == 3 * size_of::<u64>());
+const _: () = assert!(size_of::<Raw>() == 4 * size_of::<u64>());
+
 extern "C" {
     fn zernel_helper_load(load: *mut Raw);
 }

@@ -7,6 +7,7 @@
 //! at which the GPU shall be free, from the ratios of past times to the expected ones. The
 //! prediction is that of the key's quantile until this one has cost less.
 
+pub(crate) mod lessons;
 mod linear;
 pub(crate) mod machine;
 pub(crate) mod residual;

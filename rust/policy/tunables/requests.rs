@@ -30,6 +30,7 @@ pub(crate) struct Requests {
     lease: Us,
     predictor: Kind,
     memory: Memory,
+    measured: bool,
     margin: bool,
     costs: Costs,
     preempt_timeout: Us,
@@ -91,6 +92,7 @@ impl Requests {
             lease: Us(10_000),
             predictor: Kind::default(),
             memory: Memory::default(),
+            measured: false,
             margin: false,
             costs: Costs::default(),
             preempt_timeout: Us(1_000),
@@ -246,6 +248,16 @@ impl Requests {
         Ok(())
     }
 
+    /// True if the state of the machine counts as features beside those of the caller.
+    pub(crate) fn measured(&self) -> bool {
+        self.measured
+    }
+
+    /// Changes [`Self::measured`].
+    pub(crate) fn set_measured(&mut self, on: bool) {
+        self.measured = on;
+    }
+
     /// The costs of being early and late, relative to each other.
     pub(crate) fn costs(&self) -> Costs {
         self.costs
@@ -362,6 +374,10 @@ mod tests {
             assert_eq!(r.set_memory(good), Ok(()));
             assert_eq!(r.memory().number(), good);
         }
+        // Others move the state of the machine: it counts for those who ask for it.
+        assert!(!r.measured());
+        r.set_measured(true);
+        assert!(r.measured());
     }
 
     #[test]

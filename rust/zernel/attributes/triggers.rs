@@ -12,14 +12,40 @@ use crate::{
     glue::sysfs::Attribute,
     policy::{
         deadline,
+        predict::Kind,
         units::Us, //
     },
+    registry::requests::forget_features,
 };
 use kernel::{
     fmt::Write as _,
     prelude::*,
     str::Formatter, //
 };
+
+/// The predictor of preparation times.
+pub(super) struct Predictor;
+
+impl Attribute for Predictor {
+    const NAME: &'static CStr = c"predictor";
+
+    fn show(out: &mut Formatter<'_>) -> Result {
+        out.write_str(read(|t| t.requests().predictor())?.name())?;
+        Ok(())
+    }
+
+    fn store(text: &str) -> Result {
+        let kind = Kind::named(text).ok_or(EINVAL)?;
+        tune(|t| {
+            t.requests_mut().set_predictor(kind);
+            Ok(())
+        })?;
+        match kind {
+            Kind::Features => Ok(()),
+            _ => forget_features(),
+        }
+    }
+}
 
 /// The observations that a regression over features remembers.
 pub(super) struct FeaturesMemory;
@@ -34,6 +60,25 @@ impl Attribute for FeaturesMemory {
     fn store(text: &str) -> Result {
         let observations = number(text)?;
         tune(|t| t.requests_mut().set_memory(observations))
+    }
+}
+
+/// The state of the machine counts as features, too.
+pub(super) struct FeaturesMeasured;
+
+impl Attribute for FeaturesMeasured {
+    const NAME: &'static CStr = c"features_measured";
+
+    fn show(out: &mut Formatter<'_>) -> Result {
+        show_number(out, read(|t| t.requests().measured())?.into())
+    }
+
+    fn store(text: &str) -> Result {
+        let on = switch(text)?;
+        tune(|t| {
+            t.requests_mut().set_measured(on);
+            Ok(())
+        })
     }
 }
 

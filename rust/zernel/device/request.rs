@@ -13,6 +13,7 @@ use crate::{
     },
     policy::{
         predict::features::{
+            machine::Machine,
             Features,
             GIVEN, //
         },
@@ -108,8 +109,8 @@ pub(super) fn begin(client: &Client, arg: usize, size: usize) -> Result {
                 bind(slot, tsg, name, ask.holder)?;
                 is_bound = true;
             }
-            // A statistic that can be done without refuses no request.
-            Outcome::NoRoom if slot.make_room().is_err() => ask.features = None,
+            // A statistic that can be done without refuses no request: its key's quantile predicts it.
+            Outcome::NoRoom if !slot.make_room(name.1) => ask.features = None,
             Outcome::NoRoom => {}
             // Binding ends the request before, so that the answer is made sure of first.
             Outcome::Unbound | Outcome::Untold => {
@@ -148,7 +149,10 @@ fn features(address: u64, exact: bool) -> Result<Option<Features>> {
     }
     let mut features = Features {
         given: [0; GIVEN],
-        machine: machine::state(),
+        machine: match tuned::features_are_measured() {
+            true => machine::state(),
+            false => Machine::default(),
+        },
     };
     for (to, from) in features.given.iter_mut().zip(given) {
         *to = *from;

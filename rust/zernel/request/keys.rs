@@ -33,6 +33,17 @@ struct Held {
     key: Arc<Key>,
 }
 
+/// The first user and name that a key can have.
+pub(crate) const FIRST: (Uid, u64) = (Uid(0), 0);
+
+/// The next one in the order of users and names.
+pub(crate) fn after((uid, name): (Uid, u64)) -> Option<(Uid, u64)> {
+    match name.checked_add(1) {
+        Some(next) => Some((uid, next)),
+        None => uid.0.checked_add(1).map(|next| (Uid(next), 0)),
+    }
+}
+
 /// The answer to a look for a key.
 pub(crate) enum Found {
     /// Its history.

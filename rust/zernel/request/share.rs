@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The shares of users: pages of slots, and the expiry of their timers.
+//! The shares of users: pages of slots, the expiry of their timers, and keys that learn from features.
 //!
-//! Their spinlock is taken as pages come and go, and nothing is locked or allocated under it.
+//! Their spinlock is taken as these come and go, and nothing is locked or allocated under it.
+
+pub(crate) mod learner;
 
 use crate::{
     error::Failure,
@@ -110,6 +112,8 @@ struct User {
 /// All of them.
 struct Shares {
     users: RBTree<Uid, User>,
+    /// Keys that learn from features; no count is 0.
+    learners: RBTree<Uid, u32>,
     /// Pages of all users.
     pages: u64,
 }
@@ -139,6 +143,7 @@ impl Shares {
     fn new() -> Self {
         Self {
             users: RBTree::new(),
+            learners: RBTree::new(),
             pages: 0,
         }
     }

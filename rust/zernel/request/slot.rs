@@ -171,6 +171,7 @@ impl Slot {
         }
         let mut state = self.lock();
         state.ahead = None;
+        state.study();
         let unused = state.key.replace((name, key));
         let before = state.ticket.replace(ticket);
         drop(state);

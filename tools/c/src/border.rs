@@ -9,6 +9,7 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::time::Duration;
 
 use cuda::Stream;
+use libzernel::request::Features;
 use libzernel::tsg;
 use zernel_runtime::{Mode, Options, ReleaseWord, Request, Spec};
 
@@ -213,6 +214,9 @@ fn spec(raw: &abi::zernel_spec) -> Result<Spec, Fault> {
     if raw.flags & abi::ZERNEL_SPEC_EXACT != 0 {
         spec = spec.exact();
     }
+    if let Some(features) = features(raw)? {
+        spec = spec.features(features);
+    }
     match raw.flags & abi::ZERNEL_SPEC_INLINE {
         0 if !raw.stream.is_null() => Err(Fault::Argument(
             "a stream takes the flag ZERNEL_SPEC_INLINE",
@@ -222,6 +226,26 @@ fn spec(raw: &abi::zernel_spec) -> Result<Spec, Fault> {
         _ => Ok(spec.inline(unsafe { Stream::from_raw(raw.stream) })),
     }
 }
+
+/// The features of a kind of requests, if it has some.
+fn features(raw: &abi::zernel_spec) -> Result<Option<Features>, Fault> {
+    let split = raw.feature.split_at_checked(raw.features as usize);
+    let (given, rest) = split.ok_or(Fault::Argument("there are more than 8 features"))?;
+    if raw.reserved != 0 {
+        return Err(Fault::Argument("a reserved field is not zero"));
+    }
+    if rest.iter().any(|&feature| feature != 0) {
+        return Err(Fault::Argument(
+            "a feature beyond those that are given is not zero",
+        ));
+    }
+    match given.is_empty() {
+        true => Ok(None),
+        false => Ok(Features::new(given)),
+    }
+}
+
+const _: () = assert!(abi::ZERNEL_SPEC_FEATURES as usize == Features::MAX);
 
 /// Bytes of the first version of each structure.
 const OPTIONS: usize = 40;

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use libzernel::request::Features;
 use libzernel::Level;
 use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
@@ -56,12 +57,34 @@ pub(crate) fn spec(
     expected_us: f64,
     slo_ms: f64,
     exact: bool,
+    features_of: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<Spec> {
     let spec = Spec::new()
         .key(key_of.map_or(Ok(0), key)?)
         .expected(us("expected_us", expected_us)?)
         .slo(ms("slo_ms", slo_ms)?);
+    let spec = match features_of.map(features).transpose()?.flatten() {
+        Some(features) => spec.features(features),
+        None => spec,
+    };
     Ok(if exact { spec.exact() } else { spec })
+}
+
+/// Features, if there are some: whole numbers, one after the other.
+fn features(value: &Bound<'_, PyAny>) -> PyResult<Option<Features>> {
+    let mut numbers = Vec::new();
+    // One more than there can be, of an iterator that need not end.
+    for number in value.try_iter()?.take(Features::MAX + 1) {
+        numbers.push(whole("features", &number?)?);
+    }
+    if numbers.is_empty() {
+        return Ok(None);
+    }
+    let features = Features::new(&numbers);
+    let text = || format!("features: at most {} numbers", Features::MAX);
+    features
+        .map(Some)
+        .ok_or_else(|| Fault::Argument(text()).into())
 }
 
 /// FNV-1a, of 64 bits.

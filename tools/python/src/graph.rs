@@ -222,8 +222,10 @@ impl GraphRequests {
 
     /// Begins the request of the next launch.
     #[pyo3(signature = (
-        stream = None, *, key = None, expected_us = 0.0, slo_ms = 0.0, exact = false
+        stream = None, *, key = None, expected_us = 0.0, slo_ms = 0.0, exact = false,
+        features = None
     ))]
+    #[expect(clippy::too_many_arguments, reason = "Python has them by name")]
     fn request(
         &self,
         py: Python<'_>,
@@ -232,9 +234,10 @@ impl GraphRequests {
         expected_us: f64,
         slo_ms: f64,
         exact: bool,
+        features: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Request> {
         let stream = stream_of(stream)?;
-        let spec = argument::spec(key, expected_us, slo_ms, exact)?;
+        let spec = argument::spec(key, expected_us, slo_ms, exact, features)?;
         let Use {
             attached,
             part: requests,

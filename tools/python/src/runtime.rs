@@ -182,7 +182,7 @@ impl Runtime {
     /// Begins a request.
     #[pyo3(signature = (
         stream = None, *, key = None, expected_us = 0.0, slo_ms = 0.0, exact = false,
-        inline = false
+        inline = false, features = None
     ))]
     #[expect(clippy::too_many_arguments, reason = "Python has them by name")]
     fn request(
@@ -194,9 +194,10 @@ impl Runtime {
         slo_ms: f64,
         exact: bool,
         inline: bool,
+        features: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Request> {
         let stream = stream::stream_of(stream)?;
-        let mut spec = argument::spec(key, expected_us, slo_ms, exact)?;
+        let mut spec = argument::spec(key, expected_us, slo_ms, exact, features)?;
         match (inline, stream) {
             (true, Some(stream)) => spec = spec.inline(stream),
             (true, None) => {

@@ -4,6 +4,7 @@
 import ast
 import errno
 import gc
+import itertools
 import multiprocessing
 import os
 import pickle
@@ -69,6 +70,11 @@ class Requests(unittest.TestCase):
 
     def setUp(self) -> None:
         self.runtime = zernel.attach(mode="off")
+
+    def test_features_are_numbers(self) -> None:
+        for features in (None, (), [5, -(1 << 63)], range(8), (n for n in (1, 2)), [True]):
+            with self.subTest(features=features):
+                self.runtime.request(features=features).cancel()
 
     def test_a_request_does_nothing(self) -> None:
         with self.runtime.request(key="model", expected_us=1.5, slo_ms=20, exact=True) as request:
@@ -199,6 +205,12 @@ class Requests(unittest.TestCase):
             (lambda: request(expected_us=float("nan")), misuse, "is no time"),
             (lambda: request(slo_ms=float("inf")), misuse, "slo_ms=inf is no time"),
             (lambda: request(slo_ms=1e300), misuse, "is no time"),
+            (lambda: request(features=range(9)), misuse, "features: at most 8 numbers"),
+            (lambda: request(features=itertools.count()), misuse, "at most 8 numbers"),
+            (lambda: request(features=[1 << 63]), misuse, "features=9223372036854775808 is out"),
+            (lambda: request(features=[1.5]), TypeError, ""),
+            (lambda: request(features="12"), TypeError, ""),
+            (lambda: request(features=7), TypeError, "not iterable"),
             (lambda: request(inline=True), misuse, "needs the stream"),
             (lambda: request(inlined=True), TypeError, "unexpected keyword"),
             (lambda: self.runtime.set_level(8), misuse, "levels are 0 (most urgent) to 7"),

@@ -160,6 +160,33 @@ class Calls(Case):
         self.assertLess(asked[1], PATIENCE * 1e3)
         self.assertEqual(asked[2:], [PATIENCE * 1e3, 0])
 
+    def test_features_are_told_of_each_call(self) -> None:
+        core, told = self.scheduler._core, []
+
+        def begin(stream: object, **spec: object) -> None:
+            told.append(spec["features"])
+
+        def count(words: str, times: int = 1) -> int:
+            return len(words.split()) * times
+
+        critical = self.scheduler.latency_critical
+        task = critical(features=lambda words, times=1: [len(words), times])(count)
+        with mock.patch.object(core, "begin", begin):
+            self.assertEqual(task("a b", times=2), 4)
+            self.assertEqual(self.scheduler.submit(task, ("c",)).result(PATIENCE), 1)
+            self.assertEqual(critical(count)("d"), 1)
+        self.assertEqual(told, [[3, 2], [1, 1], None])
+        # A function that fails fails the call.
+        broken = critical(features=lambda words: [words.size])(count)
+        with self.assertRaises(AttributeError):
+            broken("e")
+        # So do numbers that are none.
+        wide = critical(features=lambda words: range(9))(count)
+        with self.assertRaises(zernel.MisuseError):
+            wide("f")
+        metrics = self.scheduler.get_metrics()
+        self.assertEqual((metrics.completed, metrics.failed), (3, 2))
+
     def test_faults_of_a_submit(self) -> None:
         other = scheduler_of()
         self.addCleanup(other.close)
@@ -187,6 +214,8 @@ class Calls(Case):
             (lambda: critical(slo_ms=-1), zernel.MisuseError, "slo_ms=-1 is no time"),
             (lambda: critical(slo_ms=float("nan")), zernel.MisuseError, "is no time"),
             (lambda: critical(int, expected_us=-1), zernel.MisuseError, "expected_us=-1"),
+            (lambda: critical(int, features=[1]), TypeError, "features=[1] is no function"),
+            (lambda: self.scheduler.request(features=range(9)), zernel.MisuseError, "at most 8"),
             (lambda: self.scheduler.best_effort(priority=9), zernel.MisuseError, "priority=9"),
             (lambda: self.scheduler.arequest(colour=1)._begin(), TypeError, "colour"),
         ):

@@ -2,7 +2,9 @@
 //! One key: the memory of its preparation times.
 
 use crate::{
+    error::Failure,
     glue::{
+        identity::Uid,
         irqlock::{
             new_irq_lock,
             IrqLock, //
@@ -12,18 +14,19 @@ use crate::{
     policy::{
         predict::{
             features::{
+                lessons::Learnt,
                 Features,
                 Regression, //
             },
             Choice,
-            History,
-            Kind, //
+            History, //
         },
         units::{
             Ns,
             Permille, //
         },
     },
+    request::share::learner::Learner,
     tuned, //
 };
 use kernel::{
@@ -56,8 +59,15 @@ pub(crate) struct Key {
 /// All that is known of a key's preparations.
 struct Known {
     history: History,
-    /// From the first request with features on that count.
-    regression: Option<KBox<Regression>>,
+    /// From the first request with features on, for as long as they count.
+    learned: Option<Learned>,
+}
+
+/// What was learned from features.
+struct Learned {
+    regression: KBox<Regression>,
+    #[expect(dead_code, reason = "it is only dropped")]
+    place: Learner,
 }
 
 /// The prediction of a key.
@@ -77,7 +87,7 @@ impl Key {
             pin_init!(Self {
                 known <- new_irq_lock!(Known {
                     history: History::new(margin),
-                    regression: None,
+                    learned: None,
                 }, c"zernel_key"),
                 version: Atomic::new(0),
                 used: Atomic::new(0),
@@ -86,12 +96,12 @@ impl Key {
         )
     }
 
-    /// Learns from a preparation, how it was predicted, and its features if those were asked.
-    pub(crate) fn learn(&self, took: Ns, choice: Choice, features: &Features) {
+    /// Learns from a preparation and how it was predicted; from its features by [`Self::study`].
+    pub(crate) fn learn(&self, took: Ns, choice: Choice) {
         self.touch();
         let mut known = self.known.lock();
         match choice.margin {
-            true => known.learn_more(took, choice, features),
+            true => known.learn_more(took, choice),
             false => known.history.observe(took, choice),
         }
         let version = self.version.load(Relaxed);
@@ -108,46 +118,69 @@ impl Key {
         }
     }
 
-    /// The same for a request with these features.
+    /// The same for a request with these features, and what it would be without.
     #[cold]
     #[inline(never)]
-    pub(crate) fn predict_from(&self, features: &Features, choice: Choice) -> Option<Ns> {
+    pub(crate) fn predict_from(
+        &self,
+        features: &Features,
+        choice: Choice,
+    ) -> (Option<Ns>, Option<Ns>) {
         let known = self.known.lock();
         let fallback = known.history.predict(choice);
-        match &known.regression {
-            Some(regression) => regression.predict(features, choice.costs, fallback),
+        let told = match &known.learned {
+            Some(learned) => learned.regression.predict(features, choice.costs, fallback),
             None => fallback,
+        };
+        (told, fallback)
+    }
+
+    /// Learns from the features of a preparation, if there is room for that.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn study(&self, learnt: &Learnt) {
+        if let Some(learned) = &mut self.known.lock().learned {
+            let memory = tuned::features().unwrap_or_default();
+            learnt.teach(&mut learned.regression, memory);
         }
     }
 
     /// True if it has room for what is learned from features.
     pub(crate) fn has_room(&self) -> bool {
-        self.known.lock().regression.is_some()
+        self.known.lock().learned.is_some()
     }
 
-    /// Makes that room.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
-    pub(crate) fn make_room(&self) -> Result {
-        let new = KBox::new(Regression::NEW, GFP_KERNEL_ACCOUNT)?;
-        let mut known = self.known.lock();
-        let unused = match known.regression {
-            Some(_) => Some(new),
-            None => known.regression.replace(new),
+    /// Makes that room, for one of `user`'s keys. Returns false without memory or a place for it, and if
+    /// features do not count any more.
+    pub(crate) fn make_room(&self, user: Uid) -> bool {
+        let Ok(new) = Learned::new(user) else {
+            return false;
         };
+        let mut known = self.known.lock();
+        // Looked at with the lock held: `forget_features` takes it once they do not count.
+        let unused = match known.learned.is_none() && tuned::features().is_some() {
+            true => known.learned.replace(new),
+            false => Some(new),
+        };
+        let has_room = known.learned.is_some();
         // Dropped without the lock.
         drop(known);
         drop(unused);
-        Ok(())
+        has_room
+    }
+
+    /// Gives that room back, and forgets what was learned.
+    pub(crate) fn forget_features(&self) {
+        let unused = self.known.lock().learned.take();
+        // Dropped without the lock.
+        drop(unused);
     }
 
     /// The share of its preparations that features foretold lately, and whether predictions follow
     /// them; `None` if no request had any that counted.
     pub(crate) fn confidence(&self) -> Option<(Permille, bool)> {
         let known = self.known.lock();
-        let regression = known.regression.as_ref()?;
+        let regression = &known.learned.as_ref()?.regression;
         Some((regression.confidence(), regression.is_used()))
     }
 
@@ -171,15 +204,24 @@ impl Key {
 }
 
 impl Known {
-    /// Learns from a preparation, from its features, or from the error of its prediction.
+    /// Learns from a preparation, and from the error of its prediction.
     #[cold]
     #[inline(never)]
-    fn learn_more(&mut self, took: Ns, choice: Choice, features: &Features) {
-        if let (Kind::Features, Some(regression)) = (choice.kind, &mut self.regression) {
-            let fallback = self.history.predict(choice);
-            let memory = tuned::features().unwrap_or_default();
-            regression.observe(features, took, choice.costs, fallback, memory);
-        }
+    fn learn_more(&mut self, took: Ns, choice: Choice) {
         self.history.observe(took, choice);
+    }
+}
+
+impl Learned {
+    /// Nothing yet.
+    ///
+    /// # Errors
+    ///
+    /// As [`Learner::new`].
+    fn new(user: Uid) -> Result<Self, Failure> {
+        // First, so that it takes no memory where there is no place.
+        let place = Learner::new(user)?;
+        let regression = KBox::new(Regression::NEW, GFP_KERNEL_ACCOUNT)?;
+        Ok(Self { regression, place })
     }
 }

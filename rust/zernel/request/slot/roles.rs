@@ -6,7 +6,10 @@ use super::{
     Slot, //
 };
 use crate::{
-    glue::time::now_ns,
+    glue::{
+        identity::Uid,
+        time::now_ns, //
+    },
     policy::{
         request::record::Cause,
         units::Ns, //
@@ -28,15 +31,12 @@ use kernel::{
 };
 
 impl Slot {
-    /// Makes room for what is learned from features of its key.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
+    /// Makes room for what is learned from features of its key, one of this user's. Returns whether there
+    /// is some.
     #[cold]
-    pub(crate) fn make_room(&self) -> Result {
+    pub(crate) fn make_room(&self, user: Uid) -> bool {
         let key = self.lock().key.as_ref().map(|(_, key)| key.clone());
-        key.map_or(Ok(()), |key| key.make_room())
+        key.is_some_and(|key| key.make_room(user))
     }
 }
 

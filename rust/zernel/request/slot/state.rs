@@ -12,7 +12,13 @@ use crate::{
         deadline::line::Place,
         level::Level,
         predict::{
-            features::Features,
+            features::{
+                lessons::{
+                    Lesson,
+                    Lessons, //
+                },
+                Features, //
+            },
             Choice,
             Kind, //
         },
@@ -71,8 +77,10 @@ pub(crate) struct State {
     /// The predictions of the request that is not over, and of the one before it; kept while one of
     /// them has a margin or features, which is all that is learned from it.
     pub(super) choices: (Choice, Choice),
-    /// The features of both, as long as their predictions are kept.
-    pub(super) features: (Features, Features),
+    /// What is to be learned from the features of both.
+    lessons: Lessons,
+    /// What the quantile told when features were asked last.
+    fallback: Option<Ns>,
     /// The prediction of the key, for the next begin.
     pub(super) ahead: Option<Prediction>,
     /// Events that the statistics do not have yet.
@@ -98,7 +106,8 @@ impl State {
             phase: Phase::default(),
             waits_for_lc: false,
             choices: (Choice::default(), Choice::default()),
-            features: (Features::NONE, Features::NONE),
+            lessons: Lessons::NONE,
+            fallback: None,
             ahead: None,
             uncounted: Uncounted::default(),
             holds: None,
@@ -127,11 +136,15 @@ impl State {
     /// costs a begin nothing.
     pub(super) fn over<const LAST: bool>(&mut self, record: &Record) {
         if let (Some(took), Some((_, key))) = (record.preparation(), &self.key) {
-            let (choice, features) = match LAST {
-                true => (self.choices.0, &self.features.0),
-                false => (self.choices.1, &self.features.1),
+            let choice = match LAST {
+                true => self.choices.0,
+                false => self.choices.1,
             };
-            key.learn(took, choice, features);
+            key.learn(took, choice);
+            if choice.kind == Kind::Features {
+                // Later: this may be a timer.
+                self.lessons.end(LAST, took);
+            }
         }
         if let Some(group) = &self.group {
             trace::request_end(
@@ -175,8 +188,31 @@ impl State {
         let (_, key) = self.key.as_ref()?;
         match (&self.ahead, features) {
             (Some(ahead), _) if ahead.choice == choice && key.predicts(ahead) => ahead.time,
-            (_, Some(features)) => key.predict_from(features, choice),
+            (_, Some(features)) => self.predict_from(features, choice),
             _ => self.ahead.insert(key.predict(choice)).time,
+        }
+    }
+
+    /// The same for a request with features, after what there is to learn.
+    #[cold]
+    #[inline(never)]
+    fn predict_from(&mut self, features: &Features, choice: Choice) -> Option<Ns> {
+        self.study();
+        let (_, key) = self.key.as_ref()?;
+        let (told, fallback) = key.predict_from(features, choice);
+        self.fallback = fallback;
+        told
+    }
+
+    /// Learns from the features of requests that are over: not in a timer, but by a call that begins the
+    /// next one.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn study(&mut self) {
+        if let Some((_, key)) = &self.key {
+            for learnt in self.lessons.take() {
+                key.study(&learnt);
+            }
         }
     }
 
@@ -192,9 +228,14 @@ impl State {
     #[inline(never)]
     pub(super) fn keep(&mut self, choice: Choice, features: Option<&Features>) {
         self.choices = (choice, self.choices.0);
-        if choice.kind == Kind::Features || self.choices.1.kind == Kind::Features {
-            let features = features.copied().unwrap_or_default();
-            self.features = (features, self.features.0);
+        if features.is_some() || !self.lessons.is_none() {
+            self.study();
+            let lesson = features.map(|&features| Lesson {
+                features,
+                costs: choice.costs,
+                fallback: self.fallback,
+            });
+            self.lessons.begin(lesson);
         }
     }
 

@@ -54,7 +54,7 @@ fn attach(options: &abi::zernel_options) -> Result<*mut abi::zernel_runtime, c_i
 #[test]
 fn sizes_are_those_of_the_first_version() {
     assert_eq!(size_of::<abi::zernel_options>(), OPTIONS);
-    assert_eq!(size_of::<abi::zernel_spec>(), SPEC);
+    assert_eq!(std::mem::offset_of!(abi::zernel_spec, features), SPEC);
     assert_eq!(size_of::<abi::zernel_counters>(), COUNTERS);
     assert_eq!(size_of::<abi::zernel_stats>(), STATS);
     assert_eq!(size_of::<abi::zernel_usage>(), USAGE);
@@ -247,7 +247,69 @@ fn an_inert_runtime_takes_everything() {
         assert_eq!((stats.begun, stats.size), (0, STATS as u32));
         zernel_detach(runtime);
     }
-    assert_eq!(zernel_version(), 2);
+    assert_eq!(zernel_version(), 3);
+}
+
+#[test]
+fn features_arrive_and_bad_ones_are_refused() {
+    let good = abi::zernel_spec {
+        size: size_of::<abi::zernel_spec>() as u32,
+        features: 2,
+        feature: [i64::MIN, 7, 0, 0, 0, 0, 0, 0],
+        ..Default::default()
+    };
+    let told = Spec::new().features(Features::new(&[i64::MIN, 7]).unwrap());
+    assert_eq!(spec(&good).unwrap(), told);
+    assert_eq!(spec(&abi::zernel_spec::default()).unwrap(), Spec::new());
+    let all = abi::zernel_spec {
+        features: 8,
+        feature: [-1; 8],
+        ..good
+    };
+    assert!(spec(&all).is_ok());
+    let runtime = attach(&off()).unwrap();
+    let mut request = 7;
+    let mut begin = |spec: &abi::zernel_spec| {
+        // SAFETY: Both are valid.
+        unsafe { zernel_begin(runtime, spec, &mut request) }
+    };
+    let mut beyond = good;
+    beyond.feature[2] = 1;
+    let mut last = good;
+    last.feature[7] = i64::MIN;
+    for bad in [
+        abi::zernel_spec {
+            features: 9,
+            ..good
+        },
+        abi::zernel_spec {
+            features: u32::MAX,
+            ..good
+        },
+        abi::zernel_spec {
+            features: 1,
+            ..good
+        },
+        abi::zernel_spec {
+            reserved: 1,
+            ..good
+        },
+        beyond,
+        last,
+    ] {
+        assert_eq!(begin(&bad), INVAL, "{bad:?}");
+        assert_eq!(last_name(), "ZERNEL_BAD_ARGUMENT");
+    }
+    // A program of the first version has none, whatever lies behind its structure.
+    let old = abi::zernel_spec {
+        size: SPEC as u32,
+        features: 9,
+        ..good
+    };
+    assert_eq!(begin(&old), 0);
+    assert_eq!((begin(&good), request), (0, 0));
+    // SAFETY: It is attached.
+    unsafe { zernel_detach(runtime) };
 }
 
 #[test]

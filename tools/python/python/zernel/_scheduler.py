@@ -6,7 +6,7 @@ import os
 import weakref
 from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import Any, Literal, ParamSpec, TypeVar, overload
+from typing import Any, Literal, ParamSpec, SupportsIndex, TypeVar, overload
 
 from . import _errors
 from ._core import Core
@@ -77,11 +77,13 @@ class Scheduler:
     @overload
     def latency_critical(self, *, priority: int | None = None, slo_ms: float | None = None,
                          key: int | str | None = None, expected_us: float = 0.0, stream: Any = None,
+                         features: Callable[..., Iterable[SupportsIndex]] | None = None,
                          ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
 
     def latency_critical(self, function: Callable | None = None, *, priority: int | None = None,
                          slo_ms: float | None = None, key: int | str | None = None,
-                         expected_us: float = 0.0, stream: Any = None) -> Any:
+                         expected_us: float = 0.0, stream: Any = None,
+                         features: Callable[..., Iterable[SupportsIndex]] | None = None) -> Any:
         """Makes a function a latency-critical task: each call of it is a request.
 
         ``priority``: a level, usually that of the configuration. ``slo_ms``: the longest time from
@@ -89,14 +91,15 @@ class Scheduler:
         of the preparation time, usually the name of the function. ``expected_us``: that time, while
         there is no history.
         ``stream``: the stream of its work, or a function that tells it: a call is done when the
-        work that it put there is over.
+        work that it put there is over. ``features``: a function of the arguments of a call, which
+        tells the numbers that its preparation time depends on.
         """
         level = self._core.config["lc_level"] if priority is None else level_of(priority)
         slo = check_ms("slo_ms", slo_ms)
 
         def make(function: Callable) -> Task:
             task = Task(self._core, function, latency_critical=True, level=level, slo_ms=slo,
-                        key=key, expected_us=expected_us, stream=stream)
+                        key=key, expected_us=expected_us, stream=stream, features=features)
             self._core.want(level, True)
             return task
 
@@ -163,12 +166,13 @@ class Scheduler:
         return task, values
 
     def request(self, stream: Any = None, *, key: int | str = 0, expected_us: float = 0.0,
-                slo_ms: float = 0.0, exact: bool = False, inline: bool | None = None) -> Request:
+                slo_ms: float = 0.0, exact: bool = False, inline: bool | None = None,
+                features: Iterable[SupportsIndex] | None = None) -> Request:
         """Begins a request, for a ``with`` block; see :class:`Runtime`."""
         if inline is None:
             inline = self._core.config["inline"] and stream is not None
         return self._core.runtime.request(stream, key=key, expected_us=expected_us, slo_ms=slo_ms,
-                                          exact=exact, inline=inline)
+                                          exact=exact, inline=inline, features=features)
 
     def arequest(self, stream: Any = None, **spec: Any) -> ARequest:
         """A request for an ``async with`` block, at the begin of which it begins."""

@@ -7,8 +7,8 @@ import functools
 import inspect
 import time
 import types
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, SupportsIndex, TypeVar
 
 from . import _errors
 from ._zernel import Request
@@ -89,9 +89,12 @@ class Task(Generic[P, R]):
 
     def __init__(self, core: "Core", function: Callable[P, R], *, latency_critical: bool,
                  level: int, slo_ms: float = 0.0, key: int | str | None = None,
-                 expected_us: float = 0.0, stream: Any = None) -> None:
+                 expected_us: float = 0.0, stream: Any = None,
+                 features: Callable[..., Iterable[SupportsIndex]] | None = None) -> None:
         if not callable(function):
             raise TypeError(f"{function!r} is no function")
+        if features is not None and not callable(features):
+            raise TypeError(f"features={features!r} is no function")
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise TypeError(f"{function!r} is a generator: its call returns before it works")
         functools.update_wrapper(self, function)
@@ -100,7 +103,7 @@ class Task(Generic[P, R]):
         self.is_coroutine = inspect.iscoroutinefunction(function)
         module = getattr(function, "__module__", None)
         name = getattr(function, "__qualname__", type(function).__qualname__)
-        self._stream = stream
+        self._stream, self._features = stream, features
         self._key = f"{module}.{name}" if key is None else key
         self._expected_us, self._slo_ms = check_ms("expected_us", expected_us), slo_ms
 
@@ -118,7 +121,7 @@ class Task(Generic[P, R]):
         counts = self._core.counts
         start = counts.begin_now() if asked is None else counts.enter(asked)
         try:
-            request = self._request(asked) if self.is_latency_critical else None
+            request = self._request(asked, args, kwargs) if self.is_latency_critical else None
             if request is None:
                 result = self._function(*args, **kwargs)
             else:
@@ -146,7 +149,7 @@ class Task(Generic[P, R]):
         counts = self._core.counts
         start = counts.begin_now()
         try:
-            request = self._request(None) if self.is_latency_critical else None
+            request = self._request(None, args, kwargs) if self.is_latency_critical else None
             if request is None:
                 result = await self._call(args, kwargs)
             else:
@@ -162,7 +165,7 @@ class Task(Generic[P, R]):
         counts.succeed(self.is_latency_critical, start, self._slo_ms)
         return result
 
-    def _request(self, asked: float | None) -> Request | None:
+    def _request(self, asked: float | None, args: tuple, kwargs: dict) -> Request | None:
         """The request of a call; `None` if it has none of its own, or where requests are off."""
         outer, core = _current.get(), self._core
         if not core.takes_requests or (outer is not None and not outer.is_over):
@@ -170,13 +173,15 @@ class Task(Generic[P, R]):
         stream = self._stream
         if stream is not None and callable(stream):
             stream = stream()
+        features = None if self._features is None else self._features(*args, **kwargs)
         slo_ms = self._slo_ms
         if slo_ms and asked is not None:
             # The wait for a thread was a part of it.
             slo_ms = max(slo_ms - (time.monotonic() - asked) * 1e3, LEAST_SLO_MS)
         try:
             return core.begin(stream, key=self._key, expected_us=self._expected_us, slo_ms=slo_ms,
-                              inline=core.is_inline and stream is not None)
+                              inline=core.is_inline and stream is not None,
+                              features=features)
         except _errors.ClosedError:
             return None
 

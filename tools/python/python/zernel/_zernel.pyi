@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
+from collections.abc import Iterable
 from os import PathLike
 from types import TracebackType
-from typing import Any, Literal, Protocol, final
+from typing import Any, Literal, Protocol, SupportsIndex, final
 
 from ._errors import Error
 
@@ -83,6 +84,7 @@ class Runtime:
         slo_ms: float = 0.0,
         exact: bool = False,
         inline: bool = False,
+        features: Iterable[SupportsIndex] | None = None,
     ) -> Request: ...
     def record(self, stream: _Stream) -> GraphRequests: ...
     def check_stream(self, stream: _Stream) -> None: ...
@@ -146,6 +148,7 @@ class GraphRequests:
         expected_us: float = 0.0,
         slo_ms: float = 0.0,
         exact: bool = False,
+        features: Iterable[SupportsIndex] | None = None,
     ) -> Request: ...
     def close(self) -> None: ...
     def __enter__(self) -> GraphRequests: ...

@@ -64,6 +64,9 @@ ROW(begin_null, return zernel_begin(w->runtime, &w->spec, NULL);)
 ROW(begin_short, w->spec.size = 8; return begin(w);)
 ROW(begin_flag, w->spec.flags = 4; return begin(w);)
 ROW(begin_stream, w->spec.stream = w->own; return begin(w);)
+ROW(begin_features, w->spec.features = 9; return begin(w);)
+ROW(begin_feature, w->spec.features = 1; w->spec.feature[7] = -1; return begin(w);)
+ROW(begin_reserved, w->spec.reserved = 1; return begin(w);)
 ROW(begin_foreign, return begin_in(w, w->foreign);)
 ROW(begin_destroyed, return begin_in(w, w->destroyed);)
 ROW(begin_misaligned, return begin_in(w, (char *)w->own + 1);)
@@ -184,6 +187,9 @@ static const struct row {
 	{ "a long kind", begin_long, E2BIG, "ZERNEL_BAD_SIZE" },
 	{ "an unknown flag", begin_flag, EINVAL, "ZERNEL_BAD_ARGUMENT" },
 	{ "a stream without its flag", begin_stream, EINVAL, "ZERNEL_BAD_ARGUMENT" },
+	{ "too many features", begin_features, EINVAL, "ZERNEL_BAD_ARGUMENT" },
+	{ "a feature too many", begin_feature, EINVAL, "ZERNEL_BAD_ARGUMENT" },
+	{ "a reserved field of a kind", begin_reserved, EINVAL, "ZERNEL_BAD_ARGUMENT" },
 	{ "a foreign stream", begin_foreign, EREMOTE, "ZERNEL_FOREIGN_STREAM" },
 	{ "a destroyed stream", begin_destroyed, EIO, "ZERNEL_CUDA_FAILED" },
 	{ "a misaligned stream", begin_misaligned, EIO, "ZERNEL_CUDA_FAILED" },

@@ -157,6 +157,11 @@ void bad_input()
 		spec.slo = -1ns;
 		runtime.begin(spec);
 	});
+	row("too many features", EINVAL, bad, [&] {
+		Spec spec = later();
+		spec.features = {1, 2, 3, 4, 5, 6, 7, 8, 9};
+		runtime.begin(spec);
+	});
 	row("a level above 7", EINVAL, bad, [&] { runtime.set_class(zernel::Class(8)); });
 	row("a short time slice", EINVAL, bad, [&] { runtime.set_class(zernel::Class(0, 9us)); });
 	row("a long time slice", EINVAL, bad, [&] { runtime.set_class(zernel::Class(0, 11s)); });

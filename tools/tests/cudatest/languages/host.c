@@ -53,7 +53,7 @@ static void use(struct zernel_runtime *runtime)
 	struct zernel_counters counters = { .size = sizeof(counters) };
 	struct zernel_stats stats = { .size = sizeof(stats) };
 	struct zernel_usage usage = { .size = sizeof(usage) };
-	struct zernel_spec spec = { .size = sizeof(spec), .key = 7 };
+	struct zernel_spec spec = { .size = sizeof(spec), .key = 7, .features = 2, .feature = { 5, -1 } };
 	uint64_t request = 7, word = 7;
 
 	CHECK(zernel_is_inert(runtime) == 1 && strlen(zernel_error_name()) > 0);
@@ -73,6 +73,8 @@ static void use(struct zernel_runtime *runtime)
 	CHECK(zernel_get_stats(runtime, &stats) == 0 && stats.begun == 0);
 	CHECK(zernel_get_usage(runtime, &usage) == 0 && usage.busy_ns == 0);
 	CHECK(zernel_done(runtime, 129) == -ESTALE && strlen(zernel_error()) > 0);
+	spec.features = 1;
+	CHECK(zernel_begin(runtime, &spec, &request) == -EINVAL && request == 0);
 	CHECK(zernel_set_level(runtime, 8) == -EINVAL);
 	CHECK(zernel_get_stats(runtime, NULL) == -EINVAL);
 }

@@ -106,6 +106,10 @@ void requests()
 	want = std::move(other);
 	runtime.set_class(zernel::Class(0, 200us));
 	runtime.clear_level();
+	Spec sized = now();
+	sized.features = {1 << 20, -3};
+	CHECK(sized.features.count() == 2 && sized.features.numbers()[1] == -3);
+	CHECK(runtime.begin(sized).does_nothing());
 	for (int at = 0; at < 100; at++) {
 		Request request = runtime.begin(at % 2 ? later() : now());
 		CHECK(request.does_nothing() && !request.predicted());
