@@ -282,22 +282,29 @@ mod tests {
 
     #[test]
     fn bursts_of_the_machine_leave_what_is_known_of_sizes() {
-        let (mut regression, costs) = (Regression::NEW, Costs::default());
+        let (mut bursts, mut quiet) = (Regression::NEW, Regression::NEW);
+        let (costs, memory) = (Costs::default(), Memory::default());
         for n in 0..3_000 {
-            let mut features = of(one(size(n)));
+            let (took, fallback) = (50_000 + 700 * size(n) as u64, Some(Ns(100_000)));
+            let plain = of(one(size(n)));
+            let mut features = plain;
             if n % 300 < 10 {
                 features.machine.io = Ppm(900_000);
                 features.machine.stalls = Permille(800);
             }
-            let took = 50_000 + 700 * size(n) as u64;
-            // Quiet ones, also those right behind a burst.
-            if n > 200 && n % 300 >= 10 {
-                assert!(regression.is_used(), "{n}");
-                let told = regression.predict(&features, costs, None);
-                assert!(is_near(told, took, 100), "{n}: {told:?} {took}");
+            if n > 200 {
+                // Also within a burst, and right behind it.
+                assert!(bursts.is_used());
+                assert!(is_near(bursts.predict(&features, costs, None), took, 100));
+                assert!(is_near(bursts.predict(&plain, costs, None), took, 100));
             }
-            let (took, fallback) = (Ns(took), Some(Ns(100_000)));
-            regression.observe(&features, took, costs, fallback, Memory::default());
+            bursts.observe(&features, Ns(took), costs, fallback, memory);
+            quiet.observe(&plain, Ns(took), costs, fallback, memory);
+        }
+        for size in [1, 100, 500, 1_000] {
+            let plain = of(one(size));
+            let told = quiet.predict(&plain, costs, None).unwrap_or_default();
+            assert!(is_near(bursts.predict(&plain, costs, None), told.0, 30));
         }
     }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::{bail, ensure, Context as _, Result};
 use cuda::{Attribute, Driver, Function, Grid, Module, Own, OwnStream, Registered, Stream};
+use libzernel::request::Features;
 use libzernel::sim::{OwnTsg, TsgStats};
 use libzernel::sys::memory::SharedMemory;
 use libzernel::{Timestamp, Zernel};
@@ -130,6 +131,8 @@ struct Program {
     /// The next request as a trace tells of it, and its arrival.
     traced: Traced,
     tick: Duration,
+    /// Its features.
+    features: Option<Features>,
     copies: Copies,
     copy_in: Duration,
     copy_out: Duration,
@@ -164,6 +167,7 @@ impl Program {
             seed,
             traced: Traced::default(),
             tick: Duration::ZERO,
+            features: None,
             copies: Copies::new(COPY)?,
             copy_in: spec.copy_in(0),
             copy_out: spec.copy_out(0),
@@ -204,8 +208,9 @@ impl Machine for Program {
 
     fn expect(&mut self, next: &Next) -> Result<bool> {
         (self.traced, self.tick) = (next.traced, next.tick);
+        self.features = hint::features(&self.spec, self.seed, next);
         if !self.spec.varies() {
-            return Ok(false);
+            return Ok(self.features.is_some());
         }
         let size = next.traced.size;
         let pieces = self.spec.pieces(&next.draw(self.seed));
@@ -222,7 +227,11 @@ impl Machine for Program {
             }
             Begin::Asking(runtime) => {
                 let late = start.saturating_sub(self.tick);
-                let request = runtime.begin(&told(&self.traced, late))?;
+                let mut spec = told(&self.traced, late);
+                if let Some(features) = self.features {
+                    spec = spec.features(features);
+                }
+                let request = runtime.begin(&spec)?;
                 ensure!(request.idle().is_none(), "no request: {:?}", request.idle());
                 self.request = Some(request);
             }

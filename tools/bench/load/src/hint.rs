@@ -9,12 +9,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{ensure, Context as _, Result};
-use libzernel::request::{Begin, Number, Of, Slot, Slots, Word};
+use libzernel::request::{Begin, Features, Number, Of, Slot, Slots, Word};
 use libzernel::sim::{Condition, Context, Item, Sim, Status, Words};
 use libzernel::{tsg, Target, Timestamp, Zernel};
 use serde::{Deserialize, Serialize};
 use zernel_report::outcome::HintUse;
-use zernel_workload::Traced;
+use zernel_workload::{ClientSpec, Next, Traced};
 
 /// Longest time that a holder keeps the GPU by itself: above the longest lease that is usual.
 const BOUND: Duration = Duration::from_millis(150);
@@ -145,6 +145,13 @@ pub struct Stream<'a> {
     trigger_at: Option<Timestamp>,
 }
 
+/// The features of a client's request: those that its preparation follows from, if it has a size. They
+/// count while the tunable `predictor` is `features`.
+pub fn features(spec: &ClientSpec, seed: u64, next: &Next) -> Option<Features> {
+    let told = || Features::new(&spec.prepare_us.features(seed, next.number));
+    spec.prepare_us.has_size().then(told).flatten()
+}
+
 /// With what a trace tells of a request that arrived `late` ago.
 fn told(begin: Begin, traced: &Traced, late: Duration) -> Begin {
     let begin = match traced.key {
@@ -191,12 +198,21 @@ impl<'a> Stream<'a> {
         })
     }
 
-    /// Begins a request that arrived `late` ago and of which a trace tells something. Returns its
-    /// number, and the items before its kernels in the stream: the wait and the holder.
-    pub fn begin(&mut self, traced: &Traced, late: Duration) -> Result<(Number, [Item; 4])> {
+    /// Begins a request that arrived `late` ago, with these features, and of which a trace tells
+    /// something. Returns its number, and the items before its kernels in the stream: the wait and the
+    /// holder.
+    pub fn begin(
+        &mut self,
+        traced: &Traced,
+        late: Duration,
+        features: Option<Features>,
+    ) -> Result<(Number, [Item; 4])> {
         match (&self.hints.kind, &self.begin) {
             (Kind::Request { slots, .. }, Some(begin)) => {
-                let begin = told(*begin, traced, late);
+                let mut begin = told(*begin, traced, late);
+                if let Some(features) = features {
+                    begin = begin.features(features);
+                }
                 self.request = self.slot(slots)?.begin(&begin)?.number;
             }
             (Kind::Constant { lead, .. }, _) => {
@@ -280,6 +296,37 @@ impl Held {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_size_is_told_where_the_preparation_follows_from_it() {
+        let client = |prepare: &str| {
+            let text = format!(
+                "{{name: mine, seconds: 1, clients: [{{role: lc, network: vgg, arrival: closed, \
+                 prepare_us: {prepare}}}]}}"
+            );
+            zernel_workload::Workload::from_yaml(&text).unwrap().clients[0].clone()
+        };
+        let next = |number| Next {
+            tick: Duration::ZERO,
+            number,
+            dropped: 0,
+            overtaken: 0,
+            traced: Traced::default(),
+        };
+        let sized = client("{sized: {base: 40, low: 50, high: 800}}");
+        for number in 0..20 {
+            let prepare = sized.prepare_us.sample(7, number, Duration::ZERO);
+            let size = (prepare.as_nanos() as i64 - 40_000) / 1_000;
+            let near = |size: i64| Features::new(&[size]);
+            let told = features(&sized, 7, &next(number));
+            let exact = sized.prepare_us.features(7, number);
+            assert_eq!(told, near(exact[0]), "{number}");
+            assert!((exact[0] / 1_000 - size).abs() <= 1, "{exact:?} for {size}");
+        }
+        for plain in ["200", "{uniform: {low: 50, high: 800}}"] {
+            assert_eq!(features(&client(plain), 7, &next(3)), None, "{plain}");
+        }
+    }
 
     #[test]
     fn a_request_of_a_trace_tells_its_key_and_the_rest_of_its_deadline() {

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::{anyhow, Context as _, Result};
 use libzernel::class::Attributes;
-use libzernel::request::Number;
+use libzernel::request::{Features, Number};
 use libzernel::sim::{Condition, Context, ContextSpec, Item, Sim, Words};
 use libzernel::{Level, Target, Timestamp, Weight, Zernel};
 use nvrm::Program;
@@ -24,7 +24,7 @@ use zernel_report::requests::Requests;
 use zernel_workload::{ClientSpec, Draw, Next, Role, Schedule, Traced};
 
 use crate::client::{self, Machine};
-use crate::hint::{Held, Hint, Hints, Stream, DATA, WORDS};
+use crate::hint::{self, Held, Hint, Hints, Stream, DATA, WORDS};
 use crate::kernels::items;
 use crate::{cuda, sys};
 
@@ -183,6 +183,8 @@ pub struct Device<'a> {
     /// The next request as a trace tells of it, and its arrival.
     traced: Traced,
     tick: Duration,
+    /// Its features.
+    features: Option<Features>,
     /// The kernels of an inference, behind their waits.
     inference: Vec<Item>,
     /// The request that it is at, and the last item of its inference.
@@ -208,6 +210,7 @@ impl<'a> Device<'a> {
             seed,
             traced: Traced::default(),
             tick: Duration::ZERO,
+            features: None,
             inference,
             request: Number::new(u32::MAX).expect("it is not 0"),
             last_item: 0,
@@ -306,8 +309,9 @@ impl Machine for Device<'_> {
 
     fn expect(&mut self, next: &Next) -> Result<bool> {
         (self.traced, self.tick) = (next.traced, next.tick);
+        self.features = hint::features(self.spec, self.seed, next);
         if !self.spec.varies() {
-            return Ok(false);
+            return Ok(self.features.is_some());
         }
         let size = next.traced.size;
         let pieces = self.spec.pieces(&next.draw(self.seed));
@@ -326,7 +330,7 @@ impl Machine for Device<'_> {
             self.launch(None)?;
             return Ok(start);
         };
-        let (request, holder) = stream.begin(&self.traced, late)?;
+        let (request, holder) = stream.begin(&self.traced, late, self.features)?;
         // The time of the hint comes on top of the preparation.
         let begun = self.now();
         self.request = request;

@@ -204,6 +204,11 @@ impl Preparation {
         }
     }
 
+    /// True if it follows from a size, which a client can tell ahead.
+    pub fn has_size(&self) -> bool {
+        matches!(self, Self::Sized(_))
+    }
+
     /// True if it is always nothing.
     pub fn is_none(&self) -> bool {
         *self == Self::Constant(0)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * A program that was built for a recorded header: it reads, classes, follows, and tracks, with the structures that it knows. It needs no C library, so that it can be built for
- * 32 bits, too.
+ * A program that was built for a recorded header: it reads, classes, follows, tracks, and begins
+ * requests, with the structures that it knows. It needs no C library, so that it can be built for 32
+ * bits, too.
  *
  * Its status is 0, or the number of the step that went wrong.
  */
@@ -9,6 +10,8 @@
 
 #define O_RDWR		2
 #define EAGAIN		11
+#define EFAULT		14
+#define EINVAL		22
 #define AT_FDCWD	(-100)
 
 #ifdef __x86_64__
@@ -80,11 +83,50 @@ static struct zernel_events wanted;
 static struct zernel_track track;
 static struct zernel_histogram histogram;
 static __u64 events[512];
+#ifdef ZERNEL_CAP_FEATURES
+static struct zernel_tsg_info tsgs[64];
+static struct zernel_request_options options;
+static struct zernel_request_begin begin;
+static struct zernel_request_update update;
+#endif
 
 static __u64 address(void *p)
 {
 	return (__u64)(unsigned long)p;
 }
+
+#ifdef ZERNEL_CAP_FEATURES
+/* A request with features, on a TSG that is there. */
+static void features(void)
+{
+	check(info.caps & ZERNEL_CAP_FEATURES);
+	list.kind = ZERNEL_LIST_TSGS;
+	list.entries = address(tsgs);
+	list.entry_size = sizeof(tsgs[0]);
+	list.room = 64;
+	check(call(ZERNEL_IOC_LIST, &list) == 0 && list.filled >= 1);
+
+	begin.tsg = tsgs[0].id;
+	begin.options = address(&options);
+	options.size = sizeof(options);
+	options.features = 2;
+	options.feature[0] = -5;
+	options.feature[1] = 1LL << 40;
+	options.earliest_ns = 7;
+	check(call(ZERNEL_IOC_REQUEST_BEGIN, &begin) == 0 && begin.request != 0);
+	check(options.feature[1] == 1LL << 40 && options.earliest_ns == 7);
+	update.request = begin.request;
+	update.action = ZERNEL_REQUEST_CANCEL;
+	/* What is refused leaves that request. */
+	options.features = 1;
+	check(call(ZERNEL_IOC_REQUEST_BEGIN, &begin) == -EINVAL);
+	options.features = ZERNEL_FEATURES_MAX + 1;
+	check(call(ZERNEL_IOC_REQUEST_BEGIN, &begin) == -EINVAL);
+	begin.options = 8;
+	check(call(ZERNEL_IOC_REQUEST_BEGIN, &begin) == -EFAULT);
+	check(call(ZERNEL_IOC_REQUEST_UPDATE, &update) == 0);
+}
+#endif
 
 void _start(void);
 void _start(void)
@@ -145,6 +187,9 @@ void _start(void)
 	track.clear = ZERNEL_TRACK_THREADS;
 	check(call(ZERNEL_IOC_TRACK, &track) == 0);
 
+#ifdef ZERNEL_CAP_FEATURES
+	features();
+#endif
 	end(0);
 	for (;;)
 		;

@@ -91,6 +91,7 @@ const ROWS: [Row; 89] = [
     ("lease_us", "10000", (100, 10_000_000), &[]),
     ("predictor", "quantile", NONE, PREDICTORS),
     ("features_memory", "128", (16, 1_024), &[]),
+    ("features_measured", "0", NONE, &["0", "1"]),
     ("predictor_margin", "0", NONE, &["0", "1"]),
     ("early_cost", "1", (0, 1_000_000), &[]),
     ("late_cost", "6", (0, 1_000_000), &[]),

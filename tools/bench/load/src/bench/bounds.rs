@@ -9,6 +9,12 @@ use super::{requests, switches, Figure, Figures};
 const MOST_OF_BEGIN: u64 = 1_500;
 const MOST_OF_TRIGGER: u64 = 528;
 
+/// Most that a begin with eight features takes more than getpid, with a lesson to learn first.
+const MOST_OF_BEGIN_FEATURES: u64 = 20_000;
+
+/// Most that features add to the interrupt of a timer with an outcome to learn from: it notes that.
+const MOST_OF_TIMER_FEATURES: u64 = 60;
+
 /// Most that a switch of a tracked thread may cost more than one without zernel, in instructions.
 const MOST_OF_TRACKED: u64 = 241;
 
@@ -29,6 +35,9 @@ pub fn check(figures: &Figures) -> Result<(String, bool)> {
     };
     let begin = median(&figures.calls, "REQUEST_BEGIN")?;
     let begin = begin.saturating_sub(median(&figures.calls, "getpid")?);
+    let features = median(&figures.calls, requests::BEGIN_FEATURES)?;
+    let features = features.saturating_sub(median(&figures.calls, "getpid")?);
+    let timer = median(&figures.interrupts, requests::TIMER_FEATURES)?;
     let trigger = median(&figures.interrupts, requests::TRIGGER_MORE)?;
     let ready = figures
         .ready_system_calls
@@ -41,6 +50,16 @@ pub fn check(figures: &Figures) -> Result<(String, bool)> {
     let beside = |name| more(name).map(thousandths);
     let lines = [
         ("REQUEST_BEGIN, more than getpid", begin, MOST_OF_BEGIN),
+        (
+            "REQUEST_BEGIN with features and a lesson, the same",
+            features,
+            MOST_OF_BEGIN_FEATURES,
+        ),
+        (
+            "timer of a request with features, more than without",
+            timer,
+            MOST_OF_TIMER_FEATURES,
+        ),
         (
             "trigger, more than an empty timer",
             trigger,
@@ -97,8 +116,10 @@ mod tests {
     const SWITCH: u64 = 2_000;
 
     /// Figures just within all bounds.
-    const MOST: [(&str, u64); 9] = [
+    const MOST: [(&str, u64); 11] = [
         ("REQUEST_BEGIN", GETPID + MOST_OF_BEGIN),
+        (requests::BEGIN_FEATURES, GETPID + MOST_OF_BEGIN_FEATURES),
+        (requests::TIMER_FEATURES, MOST_OF_TIMER_FEATURES),
         (requests::TRIGGER_MORE, MOST_OF_TRIGGER),
         (switches::UNLOADED, SWITCH),
         (switches::PLAIN, SWITCH + MOST_OF_NONE),
@@ -138,7 +159,7 @@ mod tests {
     fn more_than_it_may_cost_is_told() {
         let (text, holds) = check(&figures(&MOST, Some(0))).unwrap();
         assert!(holds, "{text}");
-        assert_eq!(text.matches("ok - ").count(), 9, "{text}");
+        assert_eq!(text.matches("ok - ").count(), 11, "{text}");
         let one_fails = |costs: &[(&'static str, u64)], ready| {
             let (text, holds) = check(&figures(costs, Some(ready))).unwrap();
             assert!(!holds, "{text}");

@@ -6,8 +6,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{ensure, Context as _, Result};
-use libzernel::request::{Begin, Begun, Number, Slot, Slots, Word};
+use anyhow::{bail, ensure, Context as _, Result};
+use libzernel::request::{Begin, Begun, Features, Number, Slot, Slots, Word};
 use libzernel::{tsg, Timestamp, Zernel};
 use rustix::time::{
     timerfd_create, timerfd_settime, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags,
@@ -38,6 +38,12 @@ const STORES: u32 = 1_000;
 /// Cost of a trigger beyond any timer.
 pub(super) const TRIGGER_MORE: &str = "trigger: more than the timerfd";
 
+/// Cost of a begin that learns from a request with features, and predicts another one.
+pub(super) const BEGIN_FEATURES: &str = "REQUEST_BEGIN (features, after a lesson)";
+
+/// Cost that features add to a timer with an outcome to learn from.
+pub(super) const TIMER_FEATURES: &str = "end of a lease: features, more than without";
+
 /// Costs of the calls and stores of requests.
 pub(super) fn calls(meter: &Meter, zernel: &Zernel, id: tsg::Id) -> Result<Vec<Figure>> {
     let slots = Slots::map(zernel, 0..64)?;
@@ -60,6 +66,14 @@ pub(super) fn calls(meter: &Meter, zernel: &Zernel, id: tsg::Id) -> Result<Vec<F
         slot.ready(number);
         Ok(number)
     };
+    let (third, sized) = (slots.slot(2).context("no slot 2")?, sized(id, 30));
+    let learn = || -> libzernel::Result<()> {
+        let begun = third.begin(&sized)?;
+        pause(PREPARATION);
+        third.ready(begun.number);
+        // By a call, so that the outcome is known before the next begin, which learns from it.
+        third.done_call(begun.number)
+    };
     Ok(vec![
         meter.after(
             "REQUEST_BEGIN",
@@ -75,6 +89,10 @@ pub(super) fn calls(meter: &Meter, zernel: &Zernel, id: tsg::Id) -> Result<Vec<F
             },
             |begin| other.begin(&begin),
         )?,
+        {
+            let _features = Tuned::set("predictor", "features")?;
+            meter.after(BEGIN_FEATURES, learn, |()| third.begin(&sized))?
+        },
         meter.after("REQUEST_UPDATE, ready", begun, |number| {
             slot.ready_call(number)
         })?,
@@ -93,6 +111,14 @@ pub(super) fn calls(meter: &Meter, zernel: &Zernel, id: tsg::Id) -> Result<Vec<F
             Ok(())
         })?,
     ])
+}
+
+/// A request with as many features as there can be.
+fn sized(id: tsg::Id, key: u64) -> Begin {
+    let features = Features::new(&[1, 20, 300, 4_000, 50_000, 6, 70, 800]);
+    Begin::new(id)
+        .key(key)
+        .features(features.unwrap_or_default())
 }
 
 fn pause(time: Duration) {
@@ -141,8 +167,18 @@ pub(super) fn interrupts(meter: &Meter, zernel: &Zernel, id: tsg::Id) -> Result<
             "the lease did not end"
         );
     }
+    let mut ends = Vec::new();
+    for (predictor, key) in [("quantile", 21), ("features", 22)] {
+        let _predictor = Tuned::set("predictor", predictor)?;
+        let slot = slots.slot(1).context("no slot 1")?;
+        ends.push(ends_of_leases(meter, &slot, &sized(id, key), step)?);
+    }
     let middle = |samples: &mut Vec<u64>| median_and_max(samples);
     let (timerfd, trigger, lease) = (middle(&mut plain), middle(&mut trigger), middle(&mut lease));
+    let ends: Vec<_> = ends.iter_mut().map(middle).collect();
+    let [without, features] = ends.as_slice() else {
+        bail!("an end of a lease was not measured");
+    };
     let figure = |name, (median_ns, max_ns)| Figure {
         name,
         median_ns,
@@ -158,7 +194,39 @@ pub(super) fn interrupts(meter: &Meter, zernel: &Zernel, id: tsg::Id) -> Result<
         figure("interrupt of the end of a lease", lease),
         figure(TRIGGER_MORE, more(trigger)),
         figure("end of a lease: more than the timerfd", more(lease)),
+        figure("end of a lease, with an outcome to learn from", *without),
+        figure(
+            TIMER_FEATURES,
+            (
+                features.0.saturating_sub(without.0),
+                features.1.saturating_sub(without.1),
+            ),
+        ),
     ])
+}
+
+/// The interrupts at the end of leases of requests, each behind one that is done, whose outcome the
+/// timer works out.
+fn ends_of_leases(meter: &Meter, slot: &Slot<'_>, begin: &Begin, step: u64) -> Result<Vec<u64>> {
+    let mut ends = Vec::new();
+    // The first ones have no prediction, and a trigger at once.
+    for count in 0..meter.repeat + 4 {
+        let begun = slot.begin(begin)?;
+        pause(PREPARATION);
+        slot.ready(begun.number);
+        pause(KERNELS);
+        slot.done(begun.number);
+        let Begun {
+            number, trigger_at, ..
+        } = slot.begin(begin)?;
+        let end = interruption(trigger_at + LEASE, step);
+        ensure!(
+            number.is_reached_by(slot.load(Word::Release)),
+            "the lease did not end"
+        );
+        ends.extend(end.filter(|_| count >= 4));
+    }
+    Ok(ends)
 }
 
 /// Time from one reading of the clock to the next.

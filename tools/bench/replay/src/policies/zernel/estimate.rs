@@ -24,6 +24,8 @@ pub(crate) enum Estimator {
     Lms,
     /// Level and trend, without a look at the features.
     Holt,
+    /// Level, trend and seasons, without a look at the features.
+    HoltWinters,
 }
 
 impl Estimator {
@@ -34,6 +36,7 @@ impl Estimator {
             Self::Forest => " forest",
             Self::Lms => " lms",
             Self::Holt => " holt",
+            Self::HoltWinters => " holt-winters",
         }
     }
 }
@@ -48,6 +51,7 @@ pub(crate) enum Other {
     Forest(Forest),
     Lms(Lms),
     Holt(Holt),
+    HoltWinters(HoltWinters),
 }
 
 impl Estimate {
@@ -57,6 +61,7 @@ impl Estimate {
             Estimator::Forest => Other::Forest(Forest::default()),
             Estimator::Lms => Other::Lms(Lms::default()),
             Estimator::Holt => Other::Holt(Holt::new(Holt::ALPHA, Holt::BETA)),
+            Estimator::HoltWinters => Other::HoltWinters(HoltWinters::default()),
         };
         Self::Other(Box::new((Residuals::NEW, other)))
     }
@@ -95,6 +100,7 @@ impl Estimate {
                     Other::Forest(forest) => forest.observe(features.given, took),
                     Other::Lms(lms) => lms.observe(features.given, took),
                     Other::Holt(holt) => holt.observe(took),
+                    Other::HoltWinters(one) => one.observe(took),
                 }
             }
         }
@@ -107,7 +113,46 @@ impl Other {
             Self::Forest(forest) => forest.expect(&features.given),
             Self::Lms(lms) => lms.expect(&features.given),
             Self::Holt(holt) => holt.predict(costs),
+            Self::HoltWinters(one) => one.expect(),
         }
+    }
+}
+
+/// Level, trend and seasons that add up (P. R. Winters: "Forecasting sales by exponentially weighted moving
+/// averages", 1960). A season is a place in a period of preparations.
+#[derive(Default)]
+pub(crate) struct HoltWinters {
+    level: f64,
+    trend: f64,
+    seasons: [f64; Self::PERIOD],
+    seen: usize,
+}
+
+impl HoltWinters {
+    const PERIOD: usize = 8;
+    /// Weights of the newest in the level, the trend and the season.
+    const ALPHA: f64 = 0.3;
+    const BETA: f64 = 0.1;
+    const GAMMA: f64 = 0.3;
+
+    fn expect(&self) -> Option<Ns> {
+        let season = self.seasons[self.seen % Self::PERIOD];
+        let told = self.level + self.trend + season;
+        (self.seen > 0).then_some(Ns(told.max(0.0) as u64))
+    }
+
+    fn observe(&mut self, took: Ns) {
+        let (took, before) = (took.0 as f64, self.level);
+        let season = &mut self.seasons[self.seen % Self::PERIOD];
+        self.seen += 1;
+        if self.seen == 1 {
+            self.level = took;
+            return;
+        }
+        let towards = |from: f64, to: f64, weight: f64| from + weight * (to - from);
+        self.level = towards(before + self.trend, took - *season, Self::ALPHA);
+        self.trend = towards(self.trend, self.level - before, Self::BETA);
+        *season = towards(*season, took - self.level, Self::GAMMA);
     }
 }
 
@@ -271,6 +316,21 @@ mod tests {
         }
         let told = lms.expect(&[50, 0, 0, 0, 0, 0, 0, 0]).unwrap_or_default();
         assert!(told.0.abs_diff(200_000) < 4_000, "{told:?}");
+    }
+
+    #[test]
+    fn seasons_are_found_where_there_are_some() {
+        let mut one = HoltWinters::default();
+        assert_eq!(one.expect(), None);
+        let took = |n: u64| Ns(100_000 + 40_000 * (n * n % 8) + 20 * n);
+        for n in 0..400 {
+            one.observe(took(n));
+        }
+        for n in 400..416 {
+            let told = one.expect().unwrap_or_default();
+            assert!(told.0.abs_diff(took(n).0) < 2_000, "{told:?} for {n}");
+            one.observe(took(n));
+        }
     }
 
     #[test]
