@@ -107,7 +107,7 @@ impl Lessons {
         }
     }
 
-    /// What can be learned, the oldest first. It is told once.
+    /// Those with an outcome, the oldest first. Each is told once.
     pub(crate) fn take(&mut self) -> impl Iterator<Item = Learnt> {
         [self.before.take(), self.last.take()].into_iter().flatten()
     }

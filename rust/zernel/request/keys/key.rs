@@ -63,7 +63,7 @@ struct Known {
     learned: Option<Learned>,
 }
 
-/// What was learned from features.
+/// The knowledge from features.
 struct Learned {
     regression: KBox<Regression>,
     #[expect(dead_code, reason = "it is only dropped")]

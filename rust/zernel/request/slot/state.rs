@@ -77,9 +77,9 @@ pub(crate) struct State {
     /// The predictions of the request that is not over, and of the one before it; kept while one of
     /// them has a margin or features, which is all that is learned from it.
     pub(super) choices: (Choice, Choice),
-    /// What is to be learned from the features of both.
+    /// The lessons from the features of both.
     lessons: Lessons,
-    /// What the quantile told when features were asked last.
+    /// The prediction of the quantile when features were asked last.
     fallback: Option<Ns>,
     /// The prediction of the key, for the next begin.
     pub(super) ahead: Option<Prediction>,

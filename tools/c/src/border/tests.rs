@@ -300,7 +300,7 @@ fn features_arrive_and_bad_ones_are_refused() {
         assert_eq!(begin(&bad), INVAL, "{bad:?}");
         assert_eq!(last_name(), "ZERNEL_BAD_ARGUMENT");
     }
-    // A program of the first version has none, whatever lies behind its structure.
+    // A program of the first version has none: its structure ends before them.
     let old = abi::zernel_spec {
         size: SPEC as u32,
         features: 9,

@@ -117,7 +117,7 @@ static void features(void)
 	check(options.feature[1] == 1LL << 40 && options.earliest_ns == 7);
 	update.request = begin.request;
 	update.action = ZERNEL_REQUEST_CANCEL;
-	/* What is refused leaves that request. */
+	/* A begin that is refused leaves that request. */
 	options.features = 1;
 	check(call(ZERNEL_IOC_REQUEST_BEGIN, &begin) == -EINVAL);
 	options.features = ZERNEL_FEATURES_MAX + 1;
