@@ -97,11 +97,7 @@ pub(crate) fn are_some() -> bool {
 #[cfg(zernel_kunit)]
 #[kernel::macros::kunit_tests(zernel_request_share_learner)]
 mod tests {
-    use crate::{
-        error::Failure,
-        glue::identity::Uid,
-        request::share::learner::*, //
-    };
+    use crate::request::share::learner::*;
 
     /// Users of the tests alone.
     const OWNER: Uid = Uid(u32::MAX - 5);
