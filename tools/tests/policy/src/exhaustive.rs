@@ -16,14 +16,80 @@
 //!
 //! The properties of single events are in `watched`, those of states in `properties`. Numbers start
 //! below the wrap, so that each run passes it.
+//!
+//! [`Scene`] is several slots whose triggers wait for their turn, and the tunables that a begin reads;
+//! [`Changes`] the slices of TSGs while their policy changes. Each is shown to find planted faults.
+//!
+//! Bounds are larger where the environment has no `SHORT=1`.
 
 mod honest;
 mod hostile;
+mod order;
+mod slices;
 mod watched;
 
-use self::{honest::Honest, hostile::Hostile, watched::Coverage};
-use crate::policy::request::record::Cause;
+use std::fmt::{self, Debug};
+use std::hash::{Hash, Hasher};
+
+use self::{
+    honest::Honest,
+    hostile::Hostile,
+    order::{Habits, Scene},
+    slices::Changes,
+    watched::Coverage,
+};
+use crate::policy::{
+    deadline::Order,
+    level::Level,
+    predict::trigger::{Rule, Trigger},
+    request::record::Cause,
+    units::Ns,
+};
 use stateright::{Checker, Model};
+
+/// Feeds text to a hasher: a state that can be told is one that can be hashed.
+struct Text<'a, H>(&'a mut H);
+
+impl<H: Hasher> fmt::Write for Text<'_, H> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0.write(text.as_bytes());
+        Ok(())
+    }
+}
+
+/// True if bounds are to be small.
+fn is_short() -> bool {
+    std::env::var_os("SHORT").is_some_and(|short| short != "0")
+}
+
+/// Fails unless each property holds. Says how many states there were.
+fn hold<M>(name: &str, model: M)
+where
+    M: Model + Send + Sync + 'static,
+    M::State: Clone + Debug + Hash + PartialEq + Send + Sync,
+    M::Action: Clone + Debug + PartialEq,
+{
+    let began = std::time::Instant::now();
+    let checker = model.checker().threads(2).spawn_bfs().join();
+    let (unique, depth) = (checker.unique_state_count(), checker.max_depth());
+    println!(
+        "{name}: {unique} states, {depth} steps deep, {:.1?}",
+        began.elapsed()
+    );
+    checker.assert_properties();
+}
+
+/// Fails unless the checker finds that a property of a model with a planted fault does not hold.
+fn finds<M>(fault: impl Debug, model: M, property: &'static str)
+where
+    M: Model + Send + Sync + 'static,
+    M::State: Clone + Debug + Hash + PartialEq + Send + Sync,
+    M::Action: Clone + Debug + PartialEq,
+{
+    let checker = model.checker().threads(2).spawn_bfs().join();
+    let found = checker.discovery(property);
+    assert!(found.is_some(), "{fault:?}: \"{property}\" holds");
+}
 
 const CALLED: [Cause; 5] = [
     Cause::Done,
@@ -75,4 +141,137 @@ fn whatever_a_process_stores() {
     checker.assert_properties();
     let causes = [&CALLED[..], &[Cause::Suspended]].concat();
     checker.model().coverage.assert(&causes);
+}
+
+const fn rule(order: Order, trigger: Trigger) -> Rule {
+    Rule {
+        trigger,
+        min_prep: Ns::ZERO,
+        order,
+    }
+}
+
+const EDF: Rule = rule(Order::Edf, Trigger::Predicted);
+
+/// Requests with these habits in the order of deadlines.
+fn by_deadline(clients: &[Habits]) -> Scene {
+    Scene {
+        clients: clients.to_vec(),
+        last_begin: 2,
+        ticks: 8,
+        rules: &[EDF],
+        tunings: 0,
+        fault: None,
+    }
+}
+
+#[test]
+fn deadlines_in_every_order() {
+    let clients = [Habits::of(&[1, 4]), Habits::of(&[2]), Habits::of(&[3])];
+    hold("three deadlines", by_deadline(&clients));
+}
+
+#[test]
+fn deadlines_in_every_order_with_leads_and_successors() {
+    let again = Habits {
+        requests: 2,
+        leads: &[0, 1],
+        ..Habits::of(&[3])
+    };
+    let few = by_deadline(&[again, Habits::of(&[1, 4])]);
+    hold("successors", few);
+}
+
+#[test]
+fn deadlines_beside_stores_and_another_level() {
+    let stores = Habits {
+        stores: true,
+        ..Habits::of(&[1, 3])
+    };
+    let other = Habits {
+        level: Level::DEFAULT,
+        ..Habits::of(&[2])
+    };
+    hold("stores", by_deadline(&[stores, Habits::of(&[2]), other]));
+}
+
+#[test]
+fn faults_in_the_order_of_deadlines_are_found() {
+    use order::Fault::*;
+    for (fault, property) in [
+        (FirstCome, "no inversion beyond one blocking term"),
+        (TwoAtATime, "one has the GPU at a time"),
+        (NoLease, "nobody waits for nobody"),
+        (Forgets, "nobody waits for nobody"),
+        (NoDeadline, "a wait ends at its deadline"),
+        (KeepsPlace, "all is given back"),
+    ] {
+        let clients = [Habits::of(&[5]), Habits::of(&[4]), Habits::of(&[3])];
+        let scene = Scene {
+            fault: Some(fault),
+            last_begin: 0,
+            ticks: 6,
+            ..by_deadline(&clients)
+        };
+        finds(fault, scene, property);
+    }
+}
+
+/// The rules that a request is begun under, from one to another while everything is in flight.
+fn switched(tunings: u8, clients: &[Habits]) -> Scene {
+    Scene {
+        rules: &[
+            EDF,
+            rule(Order::Fifo, Trigger::Predicted),
+            rule(Order::Edf, Trigger::AtBegin),
+            rule(Order::Edf, Trigger::AtReady),
+        ],
+        tunings,
+        ..by_deadline(clients)
+    }
+}
+
+#[test]
+fn the_order_changes_in_every_state() {
+    let again = Habits {
+        requests: 2,
+        ..Habits::of(&[3])
+    };
+    let clients = [again, Habits::of(&[1, 4])];
+    hold("another order", switched(2, &clients));
+    let scene = Scene {
+        fault: Some(order::Fault::DropsLine),
+        ..switched(1, &[Habits::of(&[3]); 2])
+    };
+    finds("DropsLine", scene, "nobody waits for nobody");
+}
+
+#[test]
+fn slices_change_in_every_state() {
+    let changes = Changes {
+        tunings: if is_short() { 3 } else { 4 },
+        periods: 2,
+        throttles: 2,
+        fault: None,
+    };
+    hold("slices", changes);
+}
+
+#[test]
+fn faults_in_changes_of_slices_are_found() {
+    use slices::Fault::*;
+    for (fault, property) in [
+        (NoWalk, "no slice is stranded"),
+        (KeepsInstead, "nothing follows latencies for ever"),
+        (LeavesThrottled, "no slice is stranded"),
+        (LosesPlace, "no slice is stranded"),
+    ] {
+        let changes = Changes {
+            tunings: 3,
+            periods: 1,
+            throttles: 1,
+            fault: Some(fault),
+        };
+        finds(fault, changes, property);
+    }
 }
