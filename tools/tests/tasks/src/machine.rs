@@ -114,7 +114,7 @@ pub(crate) struct Machine {
 }
 
 /// Work that can be interrupted anywhere.
-fn run(alone: u64) -> Work {
+pub(crate) fn run(alone: u64) -> Work {
     Work::Run {
         alone: Ns(alone),
         demand: Permille::FULL,
@@ -186,7 +186,7 @@ impl Machine {
     /// Gives a task work of so many ns, that can be interrupted anywhere.
     pub(crate) fn give(&mut self, task: usize, alone: u64) {
         self.tasks[task].given += alone;
-        self.submit(task, tag(task) | alone << 8, run(alone));
+        self.submit(task, tag(task) | (alone << 8), run(alone));
     }
 
     /// Has a task do a tick of its work once more.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A latency-critical process with one slot, and the kernel's part of that: `rust/zernel/request/slot.rs`.
 
-use crate::machine::{Machine, TICK};
+use crate::machine::{run, Machine, TICK};
 use crate::model::measures::{Ns as ModelNs, Permille};
 use crate::model::work::{Condition, Expect, Work};
 use crate::policy::request::succession::Succession;
@@ -18,6 +18,8 @@ const HELD: u16 = 2;
 pub(crate) const LEASE: u64 = 5 * TICK;
 /// A preparation is expected to take so long.
 const EXPECTED: u64 = 2 * TICK;
+/// Work of a holder before it holds.
+const SHORTEST: u64 = 1_000;
 /// The estimated time of a switch.
 const COST: u64 = TICK;
 
@@ -132,7 +134,8 @@ impl Process {
                 word: HELD,
                 value: number.get(),
             };
-            for work in [Work::Wait(at_least(TRIGGER)), held, hold] {
+            let wait = Work::Wait(at_least(TRIGGER));
+            for work in [wait, run(SHORTEST), held, hold] {
                 machine.submit(self.task, 0, work);
             }
         }

@@ -58,7 +58,7 @@ fn tasks_that_get_more_to_run() {
 #[test]
 fn tasks_on_a_provider_that_fails() {
     let fails = World {
-        lc: vec![(false, 12, 2), (true, 12, 1)],
+        lc: vec![(false, 12, 1), (true, 12, 1)],
         delays: match is_short() {
             true => vec![0, 2, 6],
             false => vec![0, 1, 2, 4, 6],
@@ -74,8 +74,12 @@ fn tasks_on_a_provider_that_fails() {
         cancels: true,
         ..world()
     };
-    // Its budget is not spent in that time on each path.
+    let in_a_row = World {
+        lc: vec![(false, 12, 2)],
+        ..fails.clone()
+    };
     hold("failures", fails);
+    hold("failures in a row", in_a_row);
 }
 
 #[test]
@@ -84,7 +88,7 @@ fn faults_are_found() {
         (Fault::LongSlices, "latency-critical work waits bounded"),
         (Fault::NoBudget, "a level keeps to its budget"),
         (Fault::NoRollBack, "best-effort work completes"),
-        (Fault::NoRollBack, "whoever was kept off is let in"),
+        (Fault::NoRollBack, "all that was kept off is let in"),
         (Fault::ForgetsCalls, "best-effort work completes"),
         (Fault::LosesContext, "no GPU time is lost"),
     ] {

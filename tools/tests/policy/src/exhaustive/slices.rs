@@ -96,9 +96,32 @@ pub(super) struct State {
     left: (u8, u8, u8),
 }
 
+/// All that is tuned: the policy, a level that keeps the GPU, turns, whether anything counts, a target.
+fn tuned(tunables: &Tunables) -> (&'static str, u8, bool, bool, u32) {
+    let slices = tunables.slices();
+    let turns = tunables.turns().discipline().is_some();
+    let target = slices.target(Level::LC).latency.0;
+    let policy = slices.policy().name();
+    (
+        policy,
+        slices.kept().bits(),
+        turns,
+        tunables.enabled(),
+        target,
+    )
+}
+
 impl Hash for State {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
-        write!(Text(hasher), "{self:?}").expect("a hasher takes all");
+        tuned(&self.tunables).hash(hasher);
+        let followers = |f: Followers| (f.levels.bits(), f.from);
+        let follow = self.control.follow.map(followers);
+        (self.walk, self.throttled.map(followers), follow).hash(hasher);
+        (self.conditions.throttled.bits(), self.control.is_on).hash(hasher);
+        (self.has.map(|us| us.0), self.left).hash(hasher);
+        self.queued.map(|queued| queued.map(|us| us.0)).hash(hasher);
+        // With the slices that are in force.
+        write!(Text(hasher), "{:?}", self.control).expect("a hasher takes all");
     }
 }
 
@@ -129,7 +152,7 @@ impl State {
     fn tune(&mut self, fault: Option<Fault>, change: impl FnOnce(&mut Tunables)) -> Option<()> {
         let before = self.tunables;
         change(&mut self.tunables);
-        if self.tunables == before {
+        if tuned(&self.tunables) == tuned(&before) {
             return None;
         }
         self.left.0 -= 1;
@@ -178,7 +201,7 @@ impl State {
         self.control.follow = Some(after(self.control.follow, changed));
     }
 
-    fn work(&mut self, measured: Option<Ns>, fault: Option<Fault>) {
+    fn work(&mut self, measured: Option<Ns>, fault: Option<Fault>) -> Option<()> {
         let terms = self.tunables.feedback();
         match (&terms, self.control.is_on) {
             (Some(_), false) => {
@@ -186,9 +209,7 @@ impl State {
                 self.control.controllers = Controllers::new();
             }
             (Some(terms), true) if self.control.follow.is_none() => {
-                let Some(measured) = measured else {
-                    return;
-                };
+                let measured = measured?;
                 self.left.1 -= 1;
                 let mut all = [None; level::COUNT];
                 all[0] = Some(measured);
@@ -201,8 +222,9 @@ impl State {
                     self.put(Instead::NONE, fault);
                 }
             }
-            _ => {}
+            _ => return None,
         }
+        Some(())
     }
 
     /// True if nothing is to be done.
@@ -309,6 +331,7 @@ impl Model for Changes {
                 if state.control.follow.is_some() {
                     next.control.follow = next.follow(state.control.follow);
                 } else {
+                    state.throttled?;
                     next.throttled = next.follow(state.throttled);
                 }
             }
@@ -322,9 +345,9 @@ impl Model for Changes {
                 next.left.2 -= 1;
                 next.throttle(throttled);
             }
-            Step::Work(measured) => next.work(measured, fault),
+            Step::Work(measured) => next.work(measured, fault)?,
         }
-        (next != *state).then_some(next)
+        Some(next)
     }
 
     fn properties(&self) -> Vec<Property<Self>> {

@@ -81,7 +81,7 @@ impl Stage {
         wait(&self.consumer, last)?;
         let (completions, _) = self.lab.sim.completions(16)?;
         let last = completions.last().context("nothing was told")?;
-        let ended = last.end_ns;
+        let ended = last.end;
         let mut lost = Duration::ZERO;
         // The record of the consumer's work comes as its engine does something else.
         let mut records = Vec::new();
@@ -147,7 +147,7 @@ pub(super) fn ends_with_a_class() -> Outcome {
     let stage = Stage::new()?;
     let (below, _) = stage.rounds(Level::BE, 1)?;
     let (raised, _) = stage.rounds(Level::LC, 1 + ROUNDS)?;
-    // How long it waits below depends on the turns, and on the worker; above on the GPU alone.
+    // The wait below depends on the turns and on the worker, the one above on the GPU alone.
     ensure!(
         raised.lost * 10 < below.lost,
         "others ran for {:?} below and {:?} above",

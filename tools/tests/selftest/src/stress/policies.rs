@@ -245,7 +245,7 @@ fn nothing_is_stranded(lab: &Lab, clients: &[Client], others: &[(Context, Level)
     })?;
     for client in clients {
         wait_until("no word is missing", || client.is_free())?;
-        // What waited for a lease is done.
+        // Streams that waited for a lease go on.
         wait_until_within(2 * SOON, "all streams have gone on", || {
             Ok(client.context.stats()?.queued == 0)
         })?;

@@ -38,7 +38,7 @@ pub(super) struct Join {
     pub(super) is_settled: bool,
 }
 
-/// What a line was told of a request last.
+/// The last word to a line on a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) enum Noted {
     #[default]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What must hold of requests in the order of deadlines, in each state and at last.
+//! The properties of requests in the order of deadlines, in each state and at last.
 
 use stateright::Property;
 
@@ -96,7 +96,7 @@ impl World {
         let lane = scene.clients[client].lane();
         let of_lane = || {
             let all = self.clients.iter().zip(&scene.clients);
-            all.filter(|(_, habits)| habits.lane() == lane)
+            all.filter(move |(_, habits)| habits.lane() == lane)
                 .map(|(one, _)| one)
         };
         if own.waits().is_none() || of_lane().any(|one| one.is_due(self.now)) {
