@@ -58,7 +58,7 @@ impl<H: Hasher> fmt::Write for Text<'_, H> {
 }
 
 /// True if bounds are to be small.
-fn is_short() -> bool {
+pub(crate) fn is_short() -> bool {
     std::env::var_os("SHORT").is_some_and(|short| short != "0")
 }
 

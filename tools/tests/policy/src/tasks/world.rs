@@ -5,11 +5,10 @@ use std::hash::{Hash, Hasher};
 
 use stateright::{Model, Property};
 
-use crate::machine::{Machine, SWITCH, TICK};
+use super::machine::{Machine, SWITCH, TICK};
+use super::process::{Process, Progress};
+use super::worker::{Provider, Worker, BUDGET, PERIOD};
 use crate::policy::rotation::Discipline as Turns;
-use crate::process::{Process, Progress};
-pub use crate::worker::Provider;
-use crate::worker::{Worker, BUDGET, PERIOD};
 
 /// Ticks after which nothing is left of any path.
 const REST: u32 = 400;
@@ -20,7 +19,7 @@ const MOST: u64 = 4 * TICK;
 
 /// A planted fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub(super) enum Fault {
     /// Best-effort has the slice of latency-critical work.
     LongSlices,
     /// The budget of a level is not charged.
@@ -35,7 +34,7 @@ pub enum Fault {
 
 /// An event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Event {
+pub(super) enum Event {
     /// A process begins a request.
     Begin(usize),
     /// Its data is ready.
@@ -50,7 +49,7 @@ pub enum Event {
 
 /// So many ticks after the one before, with the provider like this from then on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Step {
+pub(super) struct Step {
     after: u8,
     event: Event,
     provider: Provider,
@@ -58,28 +57,28 @@ pub struct Step {
 
 /// The tasks, and the choices that there are.
 #[derive(Clone, Debug)]
-pub struct World {
+pub(super) struct World {
     /// GPU time of the first work of each best-effort task, in ticks.
-    pub be: Vec<u64>,
+    pub(super) be: Vec<u64>,
     /// GPU time of the later work of one of them, likewise; 0: none comes.
-    pub more: u64,
+    pub(super) more: u64,
     /// Latency-critical processes: with a holder or without, ticks of a request, requests.
-    pub lc: Vec<(bool, u64, u8)>,
+    pub(super) lc: Vec<(bool, u64, u8)>,
     /// Ticks from one event to the next.
-    pub delays: Vec<u8>,
+    pub(super) delays: Vec<u8>,
     /// The behaviour of the provider from the begin of a request without a holder on.
-    pub providers: Vec<Provider>,
+    pub(super) providers: Vec<Provider>,
     /// The order of turns.
-    pub turns: &'static str,
+    pub(super) turns: &'static str,
     /// A process may give its request up.
-    pub cancels: bool,
+    pub(super) cancels: bool,
     /// A planted fault.
-    pub fault: Option<Fault>,
+    pub(super) fault: Option<Fault>,
 }
 
 /// A path, and what came of it.
 #[derive(Clone, Debug)]
-pub struct State {
+pub(super) struct State {
     path: Vec<Step>,
     wrong: Option<&'static str>,
     /// The next event of each process: begin, ready, or none.

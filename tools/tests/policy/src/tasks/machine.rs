@@ -16,13 +16,13 @@ use crate::model::work::{Granularity, Item, Order, Work};
 use crate::policy::tunables::settings::Settings;
 
 /// Time passes in steps of this many ns.
-pub(crate) const TICK: u64 = 50_000;
+pub(super) const TICK: u64 = 50_000;
 /// The time of a save, and of a restore: a switch takes a tick.
-pub(crate) const SWITCH: u64 = 25_000;
+pub(super) const SWITCH: u64 = 25_000;
 /// More events than there are in a tick.
 const EVENTS: u32 = 10_000;
 
-pub(crate) struct Heap<T>(Vec<T>);
+pub(super) struct Heap<T>(Vec<T>);
 
 impl<T: Node> Heap<T> {
     fn new(size: usize) -> Self {
@@ -46,7 +46,7 @@ impl<T> Pool<T> for Heap<T> {
 
 /// The words of a task: trigger, release, held.
 #[derive(Clone, Default)]
-pub(crate) struct Words(Rc<[Cell<u32>; 3]>);
+pub(super) struct Words(Rc<[Cell<u32>; 3]>);
 
 impl Context for Words {
     fn load(&self, word: u16) -> u32 {
@@ -71,7 +71,7 @@ impl Store<Words> for Heaps {
 
 /// Items that have completed: their tags, and when they first ran.
 #[derive(Default)]
-pub(crate) struct Log(pub(crate) Vec<(u64, u64)>);
+pub(super) struct Log(pub(super) Vec<(u64, u64)>);
 
 impl Sink<Words> for Log {
     fn completed(&mut self, _words: &Words, completion: &Completion) {
@@ -81,7 +81,7 @@ impl Sink<Words> for Log {
 
 /// Where a task is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(super) enum Place {
     Idle,
     /// It has something to run of which nothing has run.
     Ready,
@@ -91,30 +91,30 @@ pub(crate) enum Place {
 }
 
 /// A task.
-pub(crate) struct Task {
-    pub(crate) handle: Handle,
-    pub(crate) words: Words,
+pub(super) struct Task {
+    pub(super) handle: Handle,
+    pub(super) words: Words,
     /// GPU time of all work that it was given, and of the work that is done.
-    pub(crate) given: u64,
-    pub(crate) done: u64,
+    pub(super) given: u64,
+    pub(super) done: u64,
     /// GPU time that it had at the last tick.
-    pub(crate) busy: u64,
+    pub(super) busy: u64,
     place: Place,
 }
 
 /// The GPU.
-pub(crate) struct Machine {
+pub(super) struct Machine {
     gpu: Gpu<Words, Heaps>,
-    pub(crate) log: Log,
-    pub(crate) now: u64,
-    pub(crate) tasks: Vec<Task>,
-    pub(crate) wrong: Option<&'static str>,
+    pub(super) log: Log,
+    pub(super) now: u64,
+    pub(super) tasks: Vec<Task>,
+    pub(super) wrong: Option<&'static str>,
     /// Times that a task was seen saved.
-    pub(crate) saves: u32,
+    pub(super) saves: u32,
 }
 
 /// Work that can be interrupted anywhere.
-pub(crate) fn run(alone: u64) -> Work {
+pub(super) fn run(alone: u64) -> Work {
     Work::Run {
         alone: Ns(alone),
         demand: Permille::FULL,
@@ -128,7 +128,7 @@ fn tag(task: usize) -> u64 {
 }
 
 impl Machine {
-    pub(crate) fn new(tasks: usize) -> Self {
+    pub(super) fn new(tasks: usize) -> Self {
         let config = Config {
             number: 0,
             compute_switch: Ns(SWITCH),
@@ -174,27 +174,27 @@ impl Machine {
         machine
     }
 
-    pub(crate) fn fail(&mut self, why: &'static str) {
+    pub(super) fn fail(&mut self, why: &'static str) {
         self.wrong.get_or_insert(why);
     }
 
-    pub(crate) fn stats(&self, task: usize) -> TsgStats {
+    pub(super) fn stats(&self, task: usize) -> TsgStats {
         let handle = self.tasks[task].handle;
         self.gpu.tsg_stats(handle).expect("it is there")
     }
 
     /// Gives a task work of so many ns, that can be interrupted anywhere.
-    pub(crate) fn give(&mut self, task: usize, alone: u64) {
+    pub(super) fn give(&mut self, task: usize, alone: u64) {
         self.tasks[task].given += alone;
         self.submit(task, tag(task) | (alone << 8), run(alone));
     }
 
     /// Has a task do a tick of its work once more.
-    pub(crate) fn waste(&mut self, task: usize) {
+    pub(super) fn waste(&mut self, task: usize) {
         self.submit(task, 0, run(TICK));
     }
 
-    pub(crate) fn submit(&mut self, task: usize, tag: u64, work: Work) {
+    pub(super) fn submit(&mut self, task: usize, tag: u64, work: Work) {
         let order = Order {
             work,
             notify: false,
@@ -208,14 +208,14 @@ impl Machine {
     }
 
     /// A store to a word of a task.
-    pub(crate) fn store(&mut self, task: usize, word: u16, value: u32) {
+    pub(super) fn store(&mut self, task: usize, word: u16, value: u32) {
         self.tasks[task].words.store(word, value);
         let handle = self.tasks[task].handle;
         let rung = self.gpu.doorbell(Ns(self.now), handle, &mut self.log);
         rung.expect("it is there");
     }
 
-    pub(crate) fn set(&mut self, task: usize, settings: &Settings) {
+    pub(super) fn set(&mut self, task: usize, settings: &Settings) {
         let (handle, now) = (self.tasks[task].handle, Ns(self.now));
         let slice = Us(settings.timeslice.0);
         let level = settings.interleave.map_or(0, |level| level.number());
@@ -226,7 +226,7 @@ impl Machine {
         set.expect("it is there");
     }
 
-    pub(crate) fn set_enabled(&mut self, task: usize, enabled: bool) {
+    pub(super) fn set_enabled(&mut self, task: usize, enabled: bool) {
         let handle = self.tasks[task].handle;
         let set = self
             .gpu
@@ -234,14 +234,14 @@ impl Machine {
         set.expect("it is there");
     }
 
-    pub(crate) fn preempt(&mut self, task: usize) {
+    pub(super) fn preempt(&mut self, task: usize) {
         let handle = self.tasks[task].handle;
         let done = self.gpu.preempt(Ns(self.now), handle, &mut self.log);
         done.expect("it is there");
     }
 
     /// Lets a tick pass. Returns the tasks whose work has ended, and when it first ran.
-    pub(crate) fn pass(&mut self) -> Vec<(usize, u64)> {
+    pub(super) fn pass(&mut self) -> Vec<(usize, u64)> {
         self.now += TICK;
         let reached = self.gpu.advance(Ns(self.now), EVENTS, &mut self.log);
         assert!(reached, "too many events in a tick");
@@ -257,7 +257,7 @@ impl Machine {
     }
 
     /// Looks at where the tasks are: each is in one place, one runs, and what was saved is as it was.
-    pub(crate) fn look(&mut self) {
+    pub(super) fn look(&mut self) {
         let mut running = 0;
         for at in 0..self.tasks.len() {
             let stats = self.stats(at);
@@ -288,7 +288,7 @@ impl Machine {
     }
 
     /// True if a task has something to run.
-    pub(crate) fn has_work(&self, task: usize) -> bool {
+    pub(super) fn has_work(&self, task: usize) -> bool {
         let stats = self.stats(task);
         stats.on_engine || stats.demand
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A latency-critical process with one slot, and the kernel's part of that: `rust/zernel/request/slot.rs`.
 
-use crate::machine::{run, Machine, TICK};
+use super::machine::{run, Machine, TICK};
 use crate::model::measures::{Ns as ModelNs, Permille};
 use crate::model::work::{Condition, Expect, Work};
 use crate::policy::request::succession::Succession;
@@ -15,7 +15,7 @@ const RELEASE: u16 = 1;
 const HELD: u16 = 2;
 
 /// The longest time from the trigger to ready.
-pub(crate) const LEASE: u64 = 5 * TICK;
+pub(super) const LEASE: u64 = 5 * TICK;
 /// A preparation is expected to take so long.
 const EXPECTED: u64 = 2 * TICK;
 /// Work of a holder before it holds.
@@ -28,34 +28,34 @@ type Call = fn(&mut Succession, Number, Ns, &Observed) -> Result<Actions, Error>
 
 /// The progress of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Progress {
+pub(super) enum Progress {
     Idle,
     Prepares,
     /// Its kernels are queued, since then.
     Ready(u64),
 }
 
-pub(crate) struct Process {
-    pub(crate) task: usize,
+pub(super) struct Process {
+    pub(super) task: usize,
     /// Its stream has a holder.
     holder: bool,
     /// The GPU time of its kernels.
     burst: u64,
-    pub(crate) requests: Succession,
+    pub(super) requests: Succession,
     words: Observed,
     alarm: Option<Ns>,
     number: Option<Number>,
-    pub(crate) progress: Progress,
+    pub(super) progress: Progress,
     /// Requests that are left to begin, that were begun, and that are over.
-    pub(crate) left: u8,
-    pub(crate) begun: u8,
-    pub(crate) over: u8,
+    pub(super) left: u8,
+    pub(super) begun: u8,
+    pub(super) over: u8,
     /// GPU time for which its kernels waited, with nobody else of its level on the GPU.
     waited: u64,
 }
 
 impl Process {
-    pub(crate) fn new(task: usize, holder: bool, burst: u64, requests: u8) -> Self {
+    pub(super) fn new(task: usize, holder: bool, burst: u64, requests: u8) -> Self {
         Self {
             task,
             holder,
@@ -98,7 +98,7 @@ impl Process {
         self.over += u8::from(self.requests.catch_up().is_some());
     }
 
-    pub(crate) fn begin(&mut self, machine: &mut Machine) {
+    pub(super) fn begin(&mut self, machine: &mut Machine) {
         let now = Ns(machine.now);
         self.catch_up();
         let plan = Plan {
@@ -142,7 +142,7 @@ impl Process {
     }
 
     /// Its data is ready: its kernels are queued behind the holder.
-    pub(crate) fn ready(&mut self, machine: &mut Machine) {
+    pub(super) fn ready(&mut self, machine: &mut Machine) {
         machine.give(self.task, self.burst);
         self.progress = Progress::Ready(machine.now);
         let Some(number) = self.number else {
@@ -162,7 +162,7 @@ impl Process {
         }
     }
 
-    pub(crate) fn cancel(&mut self, machine: &mut Machine) {
+    pub(super) fn cancel(&mut self, machine: &mut Machine) {
         self.progress = Progress::Idle;
         self.call(machine, Succession::cancel);
     }
@@ -179,13 +179,13 @@ impl Process {
     }
 
     /// Its kernels are done.
-    pub(crate) fn done(&mut self, machine: &mut Machine) {
+    pub(super) fn done(&mut self, machine: &mut Machine) {
         self.progress = Progress::Idle;
         self.call(machine, Succession::done);
     }
 
     /// The timer of its slot.
-    pub(crate) fn timer(&mut self, machine: &mut Machine) {
+    pub(super) fn timer(&mut self, machine: &mut Machine) {
         if self.alarm.is_some_and(|alarm| alarm.0 <= machine.now) {
             let seen = self.observe(machine);
             let actions = self.requests.poll(Ns(machine.now), &seen);
@@ -195,13 +195,13 @@ impl Process {
     }
 
     /// True if it keeps less urgent tasks off the GPU.
-    pub(crate) fn holds(&self, machine: &Machine) -> bool {
+    pub(super) fn holds(&self, machine: &Machine) -> bool {
         self.requests.holds() && machine.now < self.requests.holds_until().0
     }
 
     /// Counts a tick for which its kernels wait. `excused`: for one of its own level, or without a
     /// budget.
-    pub(crate) fn wait(&mut self, machine: &mut Machine, excused: bool, most: u64) {
+    pub(super) fn wait(&mut self, machine: &mut Machine, excused: bool, most: u64) {
         let waits = matches!(self.progress, Progress::Ready(_));
         if !waits || machine.stats(self.task).on_engine {
             self.waited = 0;

@@ -2,7 +2,8 @@
 //! The worker of the GPU, as `rust/zernel/worker/` has it: turns, budgets, and the exclusion of less
 //! urgent tasks. It does one call at a time.
 
-use crate::machine::Machine;
+use super::machine::Machine;
+use super::world::Fault;
 use crate::policy::budget::{Params, Server, State};
 use crate::policy::class::Effective;
 use crate::policy::level::{self, Level};
@@ -14,15 +15,14 @@ use crate::policy::rotation::{Discipline, Quantum, Weight};
 use crate::policy::tunables::settings::{Conditions, Settings};
 use crate::policy::tunables::Tunables;
 use crate::policy::units::Ns;
-use crate::world::Fault;
 
 /// The budget of the latency-critical level, and its period: the shortest that there are.
-pub(crate) const BUDGET: u64 = 1_000_000;
-pub(crate) const PERIOD: u64 = 2_000_000;
+pub(super) const BUDGET: u64 = 1_000_000;
+pub(super) const PERIOD: u64 = 2_000_000;
 
 /// The provider in the next calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Provider {
+pub(super) enum Provider {
     /// Each call takes a tick.
     Quick,
     /// Each call takes five.
@@ -92,7 +92,7 @@ struct Exclusion {
     since: Option<u64>,
 }
 
-pub(crate) struct Worker {
+pub(super) struct Worker {
     tunables: Tunables,
     members: Members,
     turn: Turn,
@@ -100,11 +100,11 @@ pub(crate) struct Worker {
     server: Server,
     /// GPU time of the level up to the last charge.
     charged: u64,
-    pub(crate) throttled: bool,
+    pub(super) throttled: bool,
     /// When the budget is looked at next.
     due: u64,
     call: Option<(Call, u8)>,
-    pub(crate) provider: Provider,
+    pub(super) provider: Provider,
     /// When the turns are looked at next; `None`: when something changes.
     look_at: Option<u64>,
     /// The tasks that had something to run at the last look.
@@ -114,7 +114,7 @@ pub(crate) struct Worker {
 
 impl Worker {
     /// Best-effort tasks come first.
-    pub(crate) fn new(
+    pub(super) fn new(
         machine: &mut Machine,
         be: usize,
         discipline: Discipline,
@@ -122,7 +122,8 @@ impl Worker {
     ) -> Self {
         let mut tunables = Tunables::new();
         let params = Params::new(Ns(BUDGET), Ns(PERIOD)).expect("in range");
-        tunables.set_budget(Level::LC, params).expect("a level");
+        let set = tunables.set_budget(Level::LC, Ns(BUDGET), Ns(PERIOD));
+        set.expect("in range");
         tunables.turns_mut().set_discipline(Some(discipline));
         let quantum = Quantum::new(Quantum::RANGE.0).expect("in range");
         let mut turn = Turn::new(discipline, quantum);
@@ -180,7 +181,7 @@ impl Worker {
     }
 
     /// GPU time of the latency-critical tasks.
-    pub(crate) fn lc_busy(&self, machine: &Machine) -> u64 {
+    pub(super) fn lc_busy(&self, machine: &Machine) -> u64 {
         let lc = self.members.0.len()..machine.tasks.len();
         lc.map(|task| machine.stats(task).times.busy.0).sum()
     }
@@ -190,22 +191,22 @@ impl Worker {
     }
 
     /// True if nothing is under way.
-    pub(crate) fn rests(&self) -> bool {
+    pub(super) fn rests(&self) -> bool {
         self.call.is_none() && self.exclusion.excluded.is_empty()
     }
 
     /// True if no task is kept off the GPU by a request.
-    pub(crate) fn has_let_in(&self) -> bool {
+    pub(super) fn has_let_in(&self) -> bool {
         self.exclusion.excluded.is_empty() && self.exclusion.attempt.is_none()
     }
 
     /// Another request asks for the GPU.
-    pub(crate) fn arrival(&mut self) {
+    pub(super) fn arrival(&mut self) {
         self.exclusion.failed = false;
     }
 
     /// Goes on. `wanted`: a request asks for less urgent tasks to be kept off the GPU.
-    pub(crate) fn step(&mut self, machine: &mut Machine, wanted: bool) {
+    pub(super) fn step(&mut self, machine: &mut Machine, wanted: bool) {
         let wanted = wanted && !self.throttled;
         if let Some((call, left)) = &mut self.call {
             *left -= 1;

@@ -1,15 +1,27 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The properties of tasks that share a GPU, on every path within some bounds.
+//! Tasks that share a GPU, in every order of events: the real model of a GPU (`rust/model/`) under the real
+//! rotation, requests, budgets and preemption (`rust/policy/`), with a worker and processes around them.
+//!
+//! A task is a TSG: running, ready, saved (preempted in the middle of its work) or idle. A path is a
+//! list of events, each a few ticks after the one before: latency-critical processes begin requests, are
+//! ready, give up, or stop; best-effort ones get more to run; calls of the provider are quick, slow, or
+//! fail. The machine between two events is deterministic, so that a path has one outcome. No two paths
+//! are taken for one, and each ends by a rest in which nothing new comes.
+//!
+//! The properties are those of [`world`]. Bounds are larger where the environment has no `SHORT=1`.
+
+mod machine;
+mod process;
+mod worker;
+mod world;
 
 use std::time::Instant;
 
 use stateright::{Checker, Model};
-use zernel_tasks::world::{Fault, Provider, World};
 
-/// True if bounds are to be small.
-fn is_short() -> bool {
-    std::env::var_os("SHORT").is_some_and(|short| short != "0")
-}
+use self::worker::Provider;
+use self::world::{Fault, World};
+use crate::exhaustive::is_short;
 
 /// Three best-effort tasks, a request with a holder, and one without.
 fn world() -> World {
