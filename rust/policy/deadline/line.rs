@@ -58,7 +58,7 @@ impl Place {
 }
 
 /// The requests of a GPU that have a place.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Line {
     entries: [Option<Entry>; Line::ROOM],
     arrivals: u64,
