@@ -16,14 +16,67 @@
 //!
 //! The properties of single events are in `watched`, those of states in `properties`. Numbers start
 //! below the wrap, so that each run passes it.
+//!
+//! [`Changes`] are the slices of TSGs while their policy changes. It is shown to find planted faults.
+//!
+//! Bounds are larger where the environment has no `SHORT=1`.
 
 mod honest;
 mod hostile;
+mod slices;
 mod watched;
 
-use self::{honest::Honest, hostile::Hostile, watched::Coverage};
+use std::fmt::{self, Debug};
+use std::hash::{Hash, Hasher};
+
+use self::{honest::Honest, hostile::Hostile, slices::Changes, watched::Coverage};
 use crate::policy::request::record::Cause;
 use stateright::{Checker, Model};
+
+/// Feeds text to a hasher: a state that can be told is one that can be hashed.
+struct Text<'a, H>(&'a mut H);
+
+impl<H: Hasher> fmt::Write for Text<'_, H> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0.write(text.as_bytes());
+        Ok(())
+    }
+}
+
+/// True if bounds are to be small.
+pub(crate) fn is_short() -> bool {
+    std::env::var_os("SHORT").is_some_and(|short| short != "0")
+}
+
+/// Fails unless each property holds. Says how many states there were.
+fn hold<M>(name: &str, model: M)
+where
+    M: Model + Send + Sync + 'static,
+    M::State: Clone + Debug + Hash + PartialEq + Send + Sync,
+    M::Action: Clone + Debug + PartialEq,
+{
+    let began = std::time::Instant::now();
+    // In the order of depth there would be more states at a time than there is memory for.
+    let checker = model.checker().threads(2).spawn_dfs().join();
+    let (unique, depth) = (checker.unique_state_count(), checker.max_depth());
+    println!(
+        "{name}: {unique} states, {depth} steps deep, {:.1?}",
+        began.elapsed()
+    );
+    checker.assert_properties();
+}
+
+/// Fails unless the checker finds that a property of a model with a planted fault does not hold.
+fn finds<M>(fault: impl Debug, model: M, property: &'static str)
+where
+    M: Model + Send + Sync + 'static,
+    M::State: Clone + Debug + Hash + PartialEq + Send + Sync,
+    M::Action: Clone + Debug + PartialEq,
+{
+    let checker = model.checker().threads(2).spawn_bfs().join();
+    let found = checker.discovery(property);
+    assert!(found.is_some(), "{fault:?}: \"{property}\" holds");
+}
 
 const CALLED: [Cause; 5] = [
     Cause::Done,
@@ -75,4 +128,34 @@ fn whatever_a_process_stores() {
     checker.assert_properties();
     let causes = [&CALLED[..], &[Cause::Suspended]].concat();
     checker.model().coverage.assert(&causes);
+}
+
+#[test]
+fn slices_change_in_every_state() {
+    let changes = Changes {
+        tunings: if is_short() { 3 } else { 4 },
+        periods: 2,
+        throttles: 2,
+        fault: None,
+    };
+    hold("slices", changes);
+}
+
+#[test]
+fn faults_in_changes_of_slices_are_found() {
+    use slices::Fault::*;
+    for (fault, property) in [
+        (NoWalk, "no slice is stranded"),
+        (KeepsInstead, "nothing follows latencies for ever"),
+        (LeavesThrottled, "no slice is stranded"),
+        (LosesPlace, "no slice is stranded"),
+    ] {
+        let changes = Changes {
+            tunings: 3,
+            periods: 1,
+            throttles: 1,
+            fault: Some(fault),
+        };
+        finds(fault, changes, property);
+    }
 }

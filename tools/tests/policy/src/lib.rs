@@ -8,6 +8,12 @@
 pub(crate) mod policy;
 use policy::units;
 
+// Of tasks; its own tests are those of another crate, too.
+#[cfg(test)]
+#[allow(clippy::assertions_on_constants, clippy::too_many_arguments)]
+#[path = "../../../../rust/model/mod.rs"]
+pub(crate) mod model;
+
 #[path = "../../../../rust/nvidia/accounts.rs"]
 pub(crate) mod accounts;
 #[path = "../../../../rust/nvidia/clock.rs"]
@@ -43,3 +49,5 @@ mod requests;
 mod rotation_properties;
 #[cfg(test)]
 mod slices_properties;
+#[cfg(test)]
+mod tasks;
