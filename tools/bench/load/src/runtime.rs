@@ -35,6 +35,8 @@ impl Figures {
                 seed: 1,
                 trace: false,
                 cuda,
+                breakdown: false,
+                compute: false,
             };
             run::run(workload, options, &mut |_| {})
         });

@@ -313,6 +313,8 @@ fn one(part: &Part) -> Result<Done> {
             seed: SEED,
             trace: false,
             cuda: false,
+            breakdown: false,
+            compute: false,
         };
         comparison
             .runs
