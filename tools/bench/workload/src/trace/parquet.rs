@@ -114,9 +114,21 @@ fn form(column: usize, field: &Type) -> Result<Form> {
         // As older writers have it.
         (None, ConvertedType::TIMESTAMP_MILLIS) => Some(Form::Instant(1e-3)),
         (None, ConvertedType::TIMESTAMP_MICROS) => Some(Form::Instant(1e-6)),
-        (None, ConvertedType::UINT_32 | ConvertedType::UINT_64) => Some(Form::Unsigned),
-        (None, ConvertedType::INT_32 | ConvertedType::INT_64) => Some(Form::Signed),
-        (None, ConvertedType::NONE) => Some(Form::Signed),
+        (
+            None,
+            ConvertedType::UINT_8
+            | ConvertedType::UINT_16
+            | ConvertedType::UINT_32
+            | ConvertedType::UINT_64,
+        ) => Some(Form::Unsigned),
+        (
+            None,
+            ConvertedType::NONE
+            | ConvertedType::INT_8
+            | ConvertedType::INT_16
+            | ConvertedType::INT_32
+            | ConvertedType::INT_64,
+        ) => Some(Form::Signed),
         _ => None,
     };
     let name = COLUMNS[column];

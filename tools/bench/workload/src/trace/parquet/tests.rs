@@ -333,7 +333,7 @@ fn no_wrong_byte_is_more_than_an_error() {
         .build();
     let file = written(ALL, &[&all()], properties);
     for at in MAGIC[0].len()..file.len() {
-        for bits in [0x01, 0x10, 0x80, 0xff] {
+        for bits in [0x01, 0xff] {
             let mut wrong = file.clone();
             wrong[at] ^= bits;
             if let Err(error) = opened(&wrong, |_| {}) {
