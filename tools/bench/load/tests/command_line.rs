@@ -164,6 +164,10 @@ fn a_file_that_is_no_workload_is_named_and_not_printed() {
     let traced = "name: mine\nseconds: 1\nclients:\n  - {role: lc, network: vgg, arrival: {trace: \
                   {file: away.csv}}}\n";
     run(traced).stderr(predicate::str::contains("away.csv: cannot be opened"));
+    fs::write(dir.path().join("away.csv"), "PAR1\u{15}\u{4}").expect("a file");
+    run(traced).stderr(predicate::str::contains(
+        "away.csv: is Parquet that cannot be read",
+    ));
 }
 
 #[test]

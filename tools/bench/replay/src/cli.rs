@@ -142,6 +142,9 @@ struct ZernelArgs {
     /// Cost of a nanosecond of idle GPU.
     #[arg(long, value_name = "COST", default_value_t = 1)]
     early_cost: u32,
+    /// The same in predictions while other latency-critical TSGs have requests, instead of --early-cost.
+    #[arg(long, value_name = "COST")]
+    shared_early_cost: Option<u32>,
     /// Cost of a nanosecond of added latency.
     #[arg(long, value_name = "COST", default_value_t = 6)]
     late_cost: u32,
@@ -333,6 +336,7 @@ impl Common {
         zernel.memory = Memory::new(self.zernel.features_memory);
         zernel.margin = self.zernel.margin;
         zernel.early = self.zernel.early_cost;
+        zernel.shared_early = self.zernel.shared_early_cost;
         zernel.late = self.zernel.late_cost;
         zernel.rule = Rule {
             trigger: self.zernel.trigger,

@@ -2,8 +2,12 @@
 //! The program from outside.
 
 use std::fs;
+use std::sync::Arc;
 
 use assert_cmd::Command;
+use parquet::data_type::{DoubleType, Int64Type};
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::parser::parse_message_type;
 use predicates::prelude::*;
 
 fn replay(args: &[&str]) -> Command {
@@ -133,6 +137,57 @@ fn a_sweep_with_arrivals_at_random_names_the_client_that_has_none() {
                 "sweep {kind} of workload mine"
             )));
     }
+}
+
+/// A file of these arrivals, in seconds, with a request of five units of size each.
+fn parquet(times: &[f64]) -> Vec<u8> {
+    let schema = "message trace { required double time_s; required int64 size; }";
+    let schema = parse_message_type(schema).expect("a schema");
+    let properties = Default::default();
+    let mut file = SerializedFileWriter::new(Vec::new(), Arc::new(schema), Arc::new(properties))
+        .expect("a file");
+    let mut group = file.next_row_group().expect("a row group");
+    let mut column = group.next_column().expect("a column").expect("the first");
+    let times = column.typed::<DoubleType>().write_batch(times, None, None);
+    let count = times.expect("the times");
+    column.close().expect("the first");
+    let mut column = group.next_column().expect("a column").expect("the second");
+    let sizes = vec![5; count];
+    let sizes = column.typed::<Int64Type>().write_batch(&sizes, None, None);
+    sizes.expect("the sizes");
+    column.close().expect("the second");
+    group.close().expect("a row group");
+    file.into_inner().expect("a file")
+}
+
+#[test]
+fn a_trace_in_parquet_is_one_in_csv() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let path = |name: &str| dir.path().join(name);
+    fs::write(path("a.csv"), "time_s,size\n0.25,5\n0.5,5\n0.75,5\n").expect("a file");
+    fs::write(path("a.parquet"), parquet(&[0.25, 0.5, 0.75])).expect("a file");
+    fs::write(path("part.parquet"), &parquet(&[0.25])[..40]).expect("a file");
+    let run = |trace: &str| {
+        let text = format!(
+            "name: mine\nseconds: 1\nclients:\n  - {{role: be, network: bert, arrival: closed}}\n  \
+             - {{role: lc, network: {{name: llm, service_us: 90, us_per_size: 100}}, arrival: \
+             {{trace: {{file: {trace}}}}}}}\n"
+        );
+        fs::write(path("mine.yaml"), text).expect("a file");
+        let file = path("mine.yaml");
+        let file = file.to_str().expect("its path is text");
+        replay(&["run", "--workload", file, "--policy", "zernel"]).assert()
+    };
+    let csv = run("a.csv").success();
+    let csv = csv.get_output().stdout.clone();
+    assert!(String::from_utf8_lossy(&csv).contains("mine"));
+    run("a.parquet").success().stdout(csv);
+    run("part.parquet")
+        .code(1)
+        .stdout("")
+        .stderr(predicate::str::contains(
+            "part.parquet: is Parquet that cannot be read",
+        ));
 }
 
 #[test]

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Arrivals that a file tells: the trace of a real service.
 
+mod parquet;
+
 use std::fs::File;
-use std::io::Read;
+use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,17 +19,11 @@ const MAX_ROWS: usize = 2_000_000;
 /// Latest arrival in a file, in seconds: a year.
 const MAX_TIME_S: f64 = 31_536_000.0;
 
-/// Largest size of a request.
-const MAX_SIZE: u64 = 1_000_000_000_000;
-
-/// Longest deadline, in microseconds: an hour.
-const MAX_DEADLINE_US: u64 = 3_600_000_000;
-
 /// Names of the columns.
 const COLUMNS: [&str; 4] = ["time_s", "key", "size", "deadline_us"];
 
-/// The first bytes of a file in the format Parquet.
-const PARQUET: &[u8] = b"PAR1";
+/// Bounds of the numbers in the columns after the first: of deadlines an hour.
+const RANGES: [(u64, u64); 3] = [(0, u64::MAX), (1, 1_000_000_000_000), (1, 3_600_000_000)];
 
 /// A request as a trace tells of it; nothing of this is known of other arrivals.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -51,11 +47,11 @@ pub(crate) struct Row {
 
 /// Arrivals of a file. In a workload file: `trace: {file: burst.csv}`.
 ///
-/// The file is CSV (RFC 4180) whose first line names the columns, in any order: `time_s`, seconds
-/// from the start of the run; and, where they are known, `key`, a number for the causes of the
-/// preparation time; `size`, a whole number in a unit of the trace's own (tokens, bytes, images);
-/// `deadline_us`, microseconds from the arrival. A cell of the last three can be empty. Lines that
-/// begin with `#` are comments.
+/// The file is Parquet, or CSV (RFC 4180) whose first line names the columns. These are, in any order:
+/// `time_s`, seconds from the start of the run; and, where they are known, `key`, a number for the
+/// causes of the preparation time; `size`, a whole number in a unit of the trace's own (tokens, bytes,
+/// images); `deadline_us`, microseconds from the arrival. A cell of the last three can be empty. Lines
+/// of CSV that begin with `#` are comments.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Trace {
@@ -147,51 +143,87 @@ impl Trace {
         let mut file = File::open(&self.file).context("cannot be opened")?;
         let mut start = Vec::new();
         file.by_ref()
-            .take(PARQUET.len() as u64)
+            .take(4)
             .read_to_end(&mut start)
             .context("cannot be read")?;
-        ensure!(
-            start != PARQUET,
-            "is Parquet; write it as CSV with the columns {}",
-            COLUMNS.join(", ")
-        );
+        let mut rows = Rows::of(self);
+        if parquet::MAGIC.iter().any(|magic| start == *magic) {
+            file.rewind().context("cannot be read")?;
+            parquet::read(file, &mut rows)?;
+            return rows.finish();
+        }
         let mut reader = ReaderBuilder::new()
             .comment(Some(b'#'))
             .trim(Trim::All)
             .from_reader(start.chain(file));
-        let columns = columns(reader.headers().context("has no line of column names")?)?;
-        let mut rows = Vec::new();
-        let mut before = 0.0;
-        let mut seen = false;
+        let header = reader.headers().context("has no line of column names")?;
+        let columns = columns(header.iter())?;
         for record in reader.records() {
             let record = record.context("is no CSV")?;
             let line = record.position().map_or(0, csv::Position::line);
-            let (time_s, traced) =
-                row(&record, &columns).with_context(|| format!("line {line}"))?;
-            ensure!(
-                time_s >= before,
-                "line {line}: time_s goes back from {before} to {time_s}; sort the file by it"
-            );
-            before = time_s;
-            seen = true;
-            if self.key.is_none() || self.key == traced.key {
-                ensure!(rows.len() < MAX_ROWS, "has more than {MAX_ROWS} requests");
-                let at = Duration::from_secs_f64(time_s / self.speed);
-                rows.push(Row { at, traced });
-            }
+            row(&record, &columns)
+                .and_then(|(time_s, traced)| rows.add(time_s, traced))
+                .with_context(|| format!("line {line}"))?;
         }
-        if let (true, Some(key), true) = (rows.is_empty(), self.key, seen) {
+        rows.finish()
+    }
+}
+
+/// The requests of a file that is being read.
+struct Rows<'a> {
+    trace: &'a Trace,
+    rows: Vec<Row>,
+    before: f64,
+    seen: bool,
+}
+
+impl<'a> Rows<'a> {
+    fn of(trace: &'a Trace) -> Self {
+        Self {
+            trace,
+            rows: Vec::new(),
+            before: 0.0,
+            seen: false,
+        }
+    }
+
+    /// The next row; it is left out if the trace is of another key.
+    fn add(&mut self, time_s: f64, traced: Traced) -> Result<()> {
+        let before = self.before;
+        ensure!(
+            !self.seen || time_s >= before || time_s.is_nan(),
+            "time_s goes back from {before} to {time_s}; sort the file by it"
+        );
+        ensure!(
+            (0.0..=MAX_TIME_S).contains(&time_s),
+            "a time_s of {time_s} is out of range (0 to {MAX_TIME_S})"
+        );
+        self.before = time_s;
+        self.seen = true;
+        if self.trace.key.is_none() || self.trace.key == traced.key {
+            ensure!(
+                self.rows.len() < MAX_ROWS,
+                "has more than {MAX_ROWS} requests"
+            );
+            let at = Duration::from_secs_f64(time_s / self.trace.speed);
+            self.rows.push(Row { at, traced });
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Result<Arc<[Row]>> {
+        if let (true, Some(key), true) = (self.rows.is_empty(), self.trace.key, self.seen) {
             bail!("has no request with the key {key}");
         }
-        ensure!(!rows.is_empty(), "has no requests");
-        Ok(rows.into())
+        ensure!(!self.rows.is_empty(), "has no requests");
+        Ok(self.rows.into())
     }
 }
 
 /// The places of the columns, in the order of [`COLUMNS`].
-fn columns(header: &StringRecord) -> Result<[Option<usize>; 4]> {
+fn columns<'a>(names: impl Iterator<Item = &'a str>) -> Result<[Option<usize>; 4]> {
     let mut places = [None; 4];
-    for (at, name) in header.iter().enumerate() {
+    for (at, name) in names.enumerate() {
         let known = COLUMNS.iter().position(|column| *column == name);
         let Some(column) = known else {
             bail!("has a column '{name}'; columns are {}", COLUMNS.join(", "));
@@ -203,41 +235,45 @@ fn columns(header: &StringRecord) -> Result<[Option<usize>; 4]> {
     Ok(places)
 }
 
+/// The number that a column after the first has, if it may have it.
+fn in_range(column: usize, number: impl Into<i128>) -> Result<u64> {
+    let (least, most) = RANGES[column - 1];
+    let number = number.into();
+    let fits = u64::try_from(number).ok();
+    fits.filter(|fits| (least..=most).contains(fits))
+        .with_context(|| {
+            let name = COLUMNS[column];
+            format!("a {name} of {number} is out of range ({least} to {most})")
+        })
+}
+
+/// A request with these cells of the columns after the first.
+fn traced([key, size, deadline]: [Option<u64>; 3]) -> Traced {
+    Traced {
+        key,
+        size: size.unwrap_or(0),
+        deadline: deadline.map(Duration::from_micros),
+    }
+}
+
 fn row(record: &StringRecord, places: &[Option<usize>; 4]) -> Result<(f64, Traced)> {
     let cell = |column: usize| {
         let text = places[column].and_then(|at| record.get(at)).unwrap_or("");
         (!text.is_empty()).then_some(text)
     };
-    let whole = |column: usize, range: std::ops::RangeInclusive<u64>| -> Result<Option<u64>> {
-        let Some(text) = cell(column) else {
-            return Ok(None);
-        };
-        let name = COLUMNS[column];
-        let number: u64 = text
-            .parse()
-            .map_err(|_| anyhow!("{name} '{text}' is no whole number"))?;
-        ensure!(
-            range.contains(&number),
-            "a {name} of {number} is out of range ({} to {})",
-            range.start(),
-            range.end()
-        );
-        Ok(Some(number))
+    let whole = |column: usize| {
+        let number = cell(column).map(|text| {
+            let number = text.parse::<u64>();
+            number.map_err(|_| anyhow!("{} '{text}' is no whole number", COLUMNS[column]))
+        });
+        let number = number.transpose()?;
+        number.map(|number| in_range(column, number)).transpose()
     };
     let text = cell(0).context("time_s is empty")?;
     let time_s: f64 = text
         .parse()
         .map_err(|_| anyhow!("time_s '{text}' is no number"))?;
-    ensure!(
-        (0.0..=MAX_TIME_S).contains(&time_s),
-        "a time_s of {time_s} is out of range (0 to {MAX_TIME_S})"
-    );
-    let traced = Traced {
-        key: whole(1, 0..=u64::MAX)?,
-        size: whole(2, 1..=MAX_SIZE)?.unwrap_or(0),
-        deadline: whole(3, 1..=MAX_DEADLINE_US)?.map(Duration::from_micros),
-    };
-    Ok((time_s, traced))
+    Ok((time_s, traced([whole(1)?, whole(2)?, whole(3)?])))
 }
 
 #[cfg(test)]
@@ -301,8 +337,7 @@ mod tests {
     #[test]
     fn each_bad_file_has_an_error_of_its_own() {
         let errors = [
-            (&b"PAR1\x15\x04"[..], "is Parquet"),
-            (b"", "no column time_s"),
+            (&b""[..], "no column time_s"),
             (b"key,size\n1,2\n", "no column time_s"),
             (b"time_s,colour\n1,2\n", "a column 'colour'"),
             (b"time_s,key,time_s\n1,2,3\n", "time_s twice"),

@@ -9,6 +9,7 @@ pub(crate) mod estimate;
 mod keys;
 mod order;
 mod rotation;
+mod sharing;
 mod slices;
 
 use std::time::Duration;
@@ -20,6 +21,7 @@ use self::estimate::Estimator;
 use self::keys::Keys;
 use self::order::Order;
 use self::rotation::Rotation;
+use self::sharing::Sharers;
 use self::slices::Slices;
 use super::slices::set_classes;
 use super::{retire, submit, Policy, Stream};
@@ -56,6 +58,8 @@ pub(crate) struct Options {
     pub(crate) memory: Memory,
     /// Cost of a nanosecond of being early.
     pub(crate) early: u32,
+    /// The same in predictions while other latency-critical TSGs have requests, if it is another.
+    pub(crate) shared_early: Option<u32>,
     /// Cost of a nanosecond of being late.
     pub(crate) late: u32,
     /// True if point predictors take the classic margin off.
@@ -91,6 +95,7 @@ impl Options {
         estimator: Estimator::Linear,
         memory: Memory::DEFAULT,
         early: 1,
+        shared_early: None,
         late: 6,
         margin: false,
         safety_margin: Ns(20_000),
@@ -139,6 +144,8 @@ struct Lane {
     phase: Phase,
     /// When that was.
     began: u64,
+    /// The GPU had other latency-critical work when the request was triggered.
+    waits_for_lc: bool,
     /// Its place in the order of deadlines.
     place: Option<(Place, Number)>,
     /// Its level.
@@ -160,6 +167,7 @@ pub(crate) struct Zernel {
     budget: Option<Budget>,
     tunables: Tunables,
     slices: Option<Slices>,
+    sharers: Sharers,
     /// Latency-critical requests between begin and done.
     requests: u32,
 }
@@ -197,6 +205,7 @@ impl Zernel {
             budget: None,
             tunables,
             slices: None,
+            sharers: Sharers::default(),
             requests: 0,
         }
     }
@@ -243,6 +252,10 @@ impl Zernel {
             lane.seen.release = number.get();
             world.release(client, number.get());
         }
+        if actions.trigger.is_some() {
+            self.lanes[client].waits_for_lc = self.is_lc_busy(world, client);
+        }
+        let lane = &mut self.lanes[client];
         if let Some(number) = actions.trigger {
             lane.seen.trigger = number.get();
             world.trigger(client, number.get());
@@ -252,7 +265,7 @@ impl Zernel {
             let token = (client as u64) << 32 | u64::from(lane.alarm);
             world.at(at.0, Event::Timer(token));
         }
-        if let Some(switched) = actions.sample {
+        if let Some(switched) = actions.sample.filter(|_| !lane.waits_for_lc) {
             self.switch.learn(lane.phase, switched);
         }
         if let Some(record) = actions.over {
@@ -347,6 +360,9 @@ impl Policy for Zernel {
         if (early, late) != (Options::DEFAULT.early, Options::DEFAULT.late) {
             name += &format!(" {early}:{late}");
         }
+        if let Some(shared) = self.options.shared_early {
+            name += &format!(" shared {shared}:{late}");
+        }
         name += match rule.trigger {
             Trigger::Predicted => "",
             Trigger::AtBegin => " at begin",
@@ -381,6 +397,7 @@ impl Policy for Zernel {
                 alarm: 0,
                 phase: Phase::default(),
                 began: 0,
+                waits_for_lc: false,
                 place: None,
                 level: Level::LC,
                 slo: None,
@@ -439,8 +456,17 @@ impl Policy for Zernel {
             let actions = self.lanes[client].requests.retire(now, &seen);
             self.act(world, client, actions);
         }
+        let mut choice = self.choice;
+        let group = world.clients[client].group;
+        if let (true, Some(early)) = (
+            self.sharers.begin(group, world.now),
+            self.options.shared_early,
+        ) {
+            choice.costs.early = early;
+        }
         let lane = &mut self.lanes[client];
-        let predicted = self.keys.predict(client, &asked, self.choice);
+        let predicted = self.keys.predict(client, &asked, choice);
+        // As early as alone: a switch takes as long.
         let lead = self.options.rule.lead(self.choice, predicted, cost);
         let plan = Plan {
             trigger_at: now.saturating_add(lead),
