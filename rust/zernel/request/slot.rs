@@ -367,6 +367,8 @@ impl Slot {
     pub(crate) fn close(self: &Arc<Self>, cause: Cause) {
         self.end(cause);
         let mut state = self.lock();
+        // No begin of this slot follows that would.
+        state.study();
         let (group, ticket) = (state.group.take(), state.ticket.take());
         drop(state);
         if let Some(ticket) = &ticket {

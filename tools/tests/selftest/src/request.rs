@@ -90,6 +90,10 @@ pub const SUITE: Suite = suite(
         case("features_refuse_bad_fields", features::refuse_bad_fields),
         case("features_gain_nothing", features::gain_nothing),
         case("features_are_bounded", features::are_bounded),
+        case(
+            "features_are_learnt_at_the_end",
+            features::are_learnt_at_the_end,
+        ),
         case("no_holder_keeps_others_off", gate::keeps_others_off),
         case("no_holder_keeps_newcomers_off", gate::keeps_newcomers_off),
         case("no_holder_has_a_lease", gate::has_a_lease),

@@ -258,6 +258,28 @@ pub(super) fn gain_nothing() -> Outcome {
     Ok(())
 }
 
+/// A process that ends after one request teaches its key: no begin of its slot follows that would.
+pub(super) fn are_learnt_at_the_end() -> Outcome {
+    longest_lease()?;
+    tune("predictor", "features")?;
+    let key = new_key();
+    for _ in 0..16 {
+        by(ALICE, |slot, begin| {
+            let number = slot.begin(&sized(begin.key(key), LARGE)?)?.number;
+            slot.ready_at(number, Timestamp::now() + Duration::from_millis(LARGE));
+            std::thread::sleep(Duration::from_millis(LARGE));
+            slot.done(number);
+            Ok(())
+        })?;
+    }
+    let line = format!("key {key} uid {ALICE} confidence ");
+    let state = fs::read_to_string("/sys/kernel/debug/zernel/state")?;
+    let told = state.lines().find_map(|at| at.strip_prefix(&line));
+    let told = told.with_context(|| format!("no '{line}' in the state"))?;
+    ensure!(!told.starts_with("0 "), "nothing was learnt: {told}");
+    Ok(())
+}
+
 /// The most keys of a user that learn from features, as Documentation/prediction.rst says.
 const LEARNERS: u64 = 1_024;
 
