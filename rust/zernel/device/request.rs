@@ -148,11 +148,11 @@ fn features(address: u64, exact: bool) -> Result<Option<Features>> {
         return Ok(None);
     }
     let mut features = Features {
-        given: [0; GIVEN],
         machine: match tuned::features_are_measured() {
             true => machine::state(),
             false => Machine::default(),
         },
+        ..Features::NONE
     };
     for (to, from) in features.given.iter_mut().zip(given) {
         *to = *from;

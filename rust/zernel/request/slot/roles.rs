@@ -25,10 +25,7 @@ use crate::{
         },
     },
 };
-use kernel::{
-    prelude::*,
-    sync::Arc, //
-};
+use kernel::sync::Arc;
 
 impl Slot {
     /// Makes room for what is learned from features of its key, one of this user's. Returns whether there
