@@ -42,4 +42,6 @@ mod requests;
 #[cfg(test)]
 mod rotation_properties;
 #[cfg(test)]
+mod slack_properties;
+#[cfg(test)]
 mod slices_properties;
