@@ -72,7 +72,7 @@ impl Claims {
 
     /// All of them. Those that come or go meanwhile may be among them.
     pub(crate) fn all(&self) -> impl Iterator<Item = TsgId> + '_ {
-        let at = |place: usize| *self.places.lock().get(place)?;
+        let at = move |place: usize| *self.places.lock().get(place)?;
         (0..ROOM).filter_map(at).map(|claim| claim.tsg)
     }
 
