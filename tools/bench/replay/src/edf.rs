@@ -5,13 +5,13 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use zernel_workload::{Role, Schedule, Workload};
+use zernel_workload::{ClientSpec, Role, Schedule, Workload};
 
 use crate::deadlines::Deadlines;
 use crate::world::nanos;
 
 /// Where a client is.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
     /// Its next request arrives then.
     Waits(u64),
@@ -23,6 +23,80 @@ enum Stage {
     Over,
 }
 
+/// A client.
+struct Lane<'a> {
+    spec: &'a ClientSpec,
+    schedule: Schedule,
+    seed: u64,
+    /// Its deadline, from the begin of a request.
+    slo: u64,
+    /// Arrivals before the request that it is at.
+    number: u64,
+    stage: Stage,
+}
+
+impl Lane<'_> {
+    /// It is free from `now` on.
+    fn next(&mut self, now: u64, end: u64) {
+        self.stage = Stage::Over;
+        if now >= end {
+            return;
+        }
+        let next = self.schedule.next(Duration::from_nanos(now));
+        let tick = nanos(next.tick);
+        if tick < end {
+            self.number = next.number;
+            self.stage = Stage::Waits(tick.max(now));
+        }
+    }
+
+    /// The deadline of work that is ready, and its rest.
+    fn ready(&self) -> Option<(u64, u64)> {
+        match self.stage {
+            Stage::Ready { deadline, left } => Some((deadline, left)),
+            _ => None,
+        }
+    }
+
+    /// When something happens to it without the GPU.
+    fn event(&self) -> Option<u64> {
+        match self.stage {
+            Stage::Waits(at) | Stage::Prepares(at, _) => Some(at),
+            Stage::Ready { .. } | Stage::Over => None,
+        }
+    }
+
+    /// The GPU has run it for so long.
+    fn run(&mut self, time: u64) {
+        if let Stage::Ready { left, .. } = &mut self.stage {
+            *left -= time;
+        }
+    }
+
+    /// Carries out what is due. Returns true if a request is over that was late, false for one in time.
+    fn step(&mut self, now: u64, end: u64) -> Option<bool> {
+        let mut over = None;
+        if let Stage::Ready { deadline, left: 0 } = self.stage {
+            let done = now + nanos(self.spec.copy_out(0));
+            over = Some(done > deadline);
+            self.next(done, end);
+        }
+        if self.stage == Stage::Waits(now) {
+            let prepare = &self.spec.prepare_us;
+            let prepare = prepare.sample(self.seed, self.number, Duration::from_nanos(now));
+            let ready = now + nanos(prepare) + nanos(self.spec.copy_in(0));
+            self.stage = Stage::Prepares(ready, now + self.slo);
+        }
+        if let Stage::Prepares(at, deadline) = self.stage {
+            if at == now {
+                let left = nanos(self.spec.network.service());
+                self.stage = Stage::Ready { deadline, left };
+            }
+        }
+        over
+    }
+}
+
 /// The share of latency-critical requests that miss their deadline, in percent.
 ///
 /// # Errors
@@ -30,77 +104,43 @@ enum Stage {
 /// An arrival without a schedule.
 pub(crate) fn missed(workload: &Workload, deadlines: Deadlines, seed: u64) -> Result<f64> {
     let end = nanos(workload.duration());
-    let lc = workload.clients.iter().zip(workload.phases()).enumerate();
-    let lc = lc.filter(|(_, (spec, _))| spec.role == Role::Lc);
-    let mut all = Vec::new();
+    let all = workload.clients.iter().zip(workload.phases()).enumerate();
+    let lc = all.filter(|(_, (spec, _))| spec.role == Role::Lc);
+    let mut lanes = Vec::new();
     for (rank, (number, (spec, phase))) in lc.enumerate() {
         let seed = seed.wrapping_add(number as u64);
-        let schedule = Schedule::new(&spec.arrival, phase, seed)?;
-        let deadline = deadlines.of(rank).unwrap_or(u64::MAX / 2);
-        all.push((spec, schedule, seed, deadline, Stage::Over));
+        let mut lane = Lane {
+            spec,
+            schedule: Schedule::new(&spec.arrival, phase, seed)?,
+            seed,
+            slo: deadlines.of(rank).unwrap_or(u64::MAX / 2),
+            number: 0,
+            stage: Stage::Over,
+        };
+        lane.next(0, end);
+        lanes.push(lane);
     }
     let (mut now, mut done, mut late) = (0, 0u64, 0u64);
-    let mut numbers = vec![0; all.len()];
-    for (at, (_, schedule, _, _, stage)) in all.iter_mut().enumerate() {
-        (*stage, numbers[at]) = next(schedule, now, end);
-    }
     loop {
-        let ready = |(_, _, _, _, stage): &_| match *stage {
-            Stage::Ready { deadline, left } => Some((deadline, left)),
-            _ => None,
+        let ready = |(at, lane): (usize, &Lane<'_>)| {
+            let (deadline, left) = lane.ready()?;
+            Some((deadline, at, left))
         };
-        let runs = (0..all.len()).filter_map(|at| Some((ready(&all[at])?.0, at)));
-        let runs = runs.min().map(|(_, at)| at);
-        let events = all.iter().filter_map(|(_, _, _, _, stage)| match *stage {
-            Stage::Waits(at) | Stage::Prepares(at, _) => Some(at),
-            Stage::Ready { .. } | Stage::Over => None,
-        });
-        let finish = runs.and_then(|at| Some(now + ready(&all[at])?.1));
-        let Some(at) = events.chain(finish).min() else {
+        let runs = lanes.iter().enumerate().filter_map(ready).min();
+        let finish = runs.map(|(_, _, left)| now + left);
+        let Some(at) = lanes.iter().filter_map(Lane::event).chain(finish).min() else {
             break;
         };
-        if let Some(Stage::Ready { left, .. }) = runs.map(|one| &mut all[one].4) {
-            *left -= at - now;
+        if let Some((_, running, _)) = runs {
+            lanes[running].run(at - now);
         }
         now = at;
-        for (one, (spec, schedule, seed, slo, stage)) in all.iter_mut().enumerate() {
-            match *stage {
-                Stage::Waits(at) if at == now => {
-                    let prepare = &spec.prepare_us;
-                    let prepare = prepare.sample(*seed, numbers[one], Duration::from_nanos(now));
-                    let ready = now + nanos(prepare) + nanos(spec.copy_in(0));
-                    *stage = Stage::Prepares(ready, now + *slo);
-                }
-                Stage::Ready { deadline, left: 0 } => {
-                    let end_of = now + nanos(spec.copy_out(0));
-                    done += 1;
-                    late += u64::from(end_of > deadline);
-                    (*stage, numbers[one]) = next(schedule, end_of, end);
-                }
-                _ => {}
-            }
-            if let Stage::Prepares(at, deadline) = *stage {
-                if at == now {
-                    let left = nanos(spec.network.service());
-                    *stage = Stage::Ready { deadline, left };
-                }
-            }
+        for over in lanes.iter_mut().filter_map(|lane| lane.step(now, end)) {
+            done += 1;
+            late += u64::from(over);
         }
     }
     Ok(100.0 * late as f64 / done.max(1) as f64)
-}
-
-/// The next request of a client that is free from `now` on, and its number.
-fn next(schedule: &mut Schedule, now: u64, end: u64) -> (Stage, u64) {
-    if now >= end {
-        return (Stage::Over, 0);
-    }
-    let next = schedule.next(Duration::from_nanos(now));
-    let tick = nanos(next.tick);
-    match tick >= end {
-        true => (Stage::Over, 0),
-        false => (Stage::Waits(tick.max(now)), next.number),
-    }
 }
 
 #[cfg(test)]

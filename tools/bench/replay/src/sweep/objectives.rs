@@ -110,8 +110,10 @@ pub(super) fn jobs(
             steps
         }
         _ => {
-            let (zernel, others): (Vec<Name>, Vec<Name>) =
-                policies.iter().partition(|&&policy| policy == Name::Zernel);
+            let (zernel, others): (Vec<Name>, Vec<Name>) = policies
+                .iter()
+                .copied()
+                .partition(|&policy| policy == Name::Zernel);
             let mut all: Vec<Job> = Vec::new();
             for late in LATE_COSTS {
                 let with = |predictor| {
