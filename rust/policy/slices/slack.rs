@@ -16,7 +16,7 @@
 //! give: a slice shorter than that of the table earns credit, a longer one spends it,
 //!
 //! ```text
-//! earned = min(ran * (table - slice) / slice, time for which it had work and did not run)
+//! earned = min(ran * (table - slice) / slice so far, time for which it had work and did not run)
 //! spent  = ran * (slice - table) / slice
 //! ```
 //!
@@ -153,7 +153,7 @@ pub(crate) enum Urgency {
 ///
 /// # Invariants
 ///
-/// `expected` and `credit` are [`LONGEST`] at most.
+/// `expected`, `credit` and `forgone` are [`LONGEST`] at most.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Claimant {
     /// It at the last look.
@@ -165,6 +165,8 @@ pub(crate) struct Claimant {
     /// The first deadline, and the GPU time of the TSG when it became that.
     front: Option<(Ns, Ns)>,
     credit: Ns,
+    /// The rest of longer slices that it did not have, and has not earned: others may not have had it.
+    forgone: Ns,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -183,6 +185,7 @@ impl Claimant {
         expected: None,
         front: None,
         credit: Ns::ZERO,
+        forgone: Ns::ZERO,
     };
 
     /// The credit.
@@ -257,11 +260,17 @@ impl Claimant {
         let credit = if slice > table {
             self.credit.0.saturating_sub(share(slice - table))
         } else {
-            let waited = match last.is_runnable && seen.is_runnable {
-                true => passed - ran,
-                false => 0,
+            let (forgone, waited) = match last.is_runnable && seen.is_runnable {
+                true => (
+                    self.forgone.0.saturating_add(share(table - slice)),
+                    passed - ran,
+                ),
+                // It has nothing to run, and gives nothing.
+                false => (0, 0),
             };
-            let earned = share(table - slice).min(waited);
+            let earned = forgone.min(waited);
+            // INVARIANT: No longer than that.
+            self.forgone = Ns((forgone - earned).min(LONGEST));
             self.credit.0.saturating_add(earned)
         };
         // INVARIANT: A tunable of 10 s at most.
