@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The command line.
 
+mod workload;
+
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,21 +12,20 @@ use clap::{Args as ClapArgs, Parser, Subcommand};
 use libzernel::{Level, Timestamp};
 use zernel_report::beside::{Beside, Slack};
 use zernel_report::figures::LEGEND;
-use zernel_report::outcome::{Comparison, Mode};
+use zernel_report::outcome::Comparison;
 use zernel_report::requests::Requests;
 use zernel_report::stats::Latencies;
 use zernel_report::suite as results;
 use zernel_report::{page, plots, queues, readme, table, training as loops};
 use zernel_workload::{
-    check_rate, check_seconds, Arrival, ClientSpec, Deployment, Network, Preparation, Role,
-    Schedule, Workload,
+    check_rate, check_seconds, Arrival, ClientSpec, Network, Preparation, Role, Schedule, Workload,
 };
 
-use crate::run::{Constants, Options};
+use self::workload::RunArgs;
 use crate::suite::Extent;
 use crate::training::{QueuesArgs, TrainArgs};
 use crate::worker::{Device, Gpu, Order};
-use crate::{bench, demo, run, runtime, suite, training, worker};
+use crate::{bench, demo, runtime, suite, training, worker};
 
 /// The codes as help text.
 const EXIT_CODES: &str = "\
@@ -158,48 +159,6 @@ struct ClientArgs {
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Print every request and the histogram as JSON.
-    #[arg(long)]
-    json: bool,
-}
-
-#[derive(Debug, ClapArgs)]
-#[command(allow_negative_numbers = true)]
-struct RunArgs {
-    /// Name of a built-in workload, or path of a YAML file.
-    #[arg(value_parser = workload_name, required_unless_present = "file")]
-    workload: Option<String>,
-    /// The workload as an option.
-    #[arg(long = "workload", value_name = "FILE", value_parser = workload_name,
-          conflicts_with = "workload")]
-    file: Option<String>,
-    /// The clients that run, and their slices; several can be given.
-    #[arg(long, value_enum, default_values_t = Mode::ALL)]
-    mode: Vec<Mode>,
-    /// Clients that share a process, and so a TSG.
-    #[arg(long, value_enum, default_value_t = Deployment::PerClient)]
-    deployment: Deployment,
-    /// Time of a preparation that mode gpreempt assumes.
-    #[arg(long, value_name = "US", default_value_t = Constants::PUBLISHED.preparation_us)]
-    preparation_us: u64,
-    /// Time of a switch that mode gpreempt assumes.
-    #[arg(long, value_name = "US", default_value_t = Constants::PUBLISHED.switch_us)]
-    switch_us: u64,
-    /// Duration of each run in seconds, instead of the workload's.
-    #[arg(long, value_parser = seconds)]
-    seconds: Option<f64>,
-    /// Seed of the random numbers.
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Write WORKLOAD-MODE.json files to this folder.
-    #[arg(long, value_name = "DIR")]
-    out: Option<PathBuf>,
-    /// Record no window of the execution, which takes CAP_PERFMON, for these files.
-    #[arg(long)]
-    no_trace: bool,
-    /// Latency-critical clients are programs of CUDA, whose requests are those of its runtime.
-    #[arg(long)]
-    runtime: bool,
-    /// Print the figures as JSON.
     #[arg(long)]
     json: bool,
 }
@@ -344,7 +303,7 @@ fn workload_name(text: &str) -> Result<String> {
 pub fn run(args: Args) -> Result<()> {
     match args.command {
         Command::Client(args) => client(&args),
-        Command::Run(args) => workload(&args),
+        Command::Run(args) => args.run(),
         Command::Runtime(args) => runtime::run(args.seconds, args.ktap),
         Command::Train(args) => args.run(),
         Command::Demo(args) => demo::run(&args.out, args.scale),
@@ -419,50 +378,6 @@ fn client(args: &ClientArgs) -> Result<()> {
         ms(summary.max_ns as f64),
     )?;
     Ok(())
-}
-
-fn workload(args: &RunArgs) -> Result<()> {
-    let name = args.workload.as_ref().or(args.file.as_ref());
-    let mut workload = Workload::load(
-        name.context("the workload is missing; name one")?,
-        "zernel-load run --help",
-    )?;
-    if let Some(seconds) = args.seconds {
-        workload = workload.lasting(seconds)?;
-    }
-    if args.runtime {
-        let lc = workload.clients.iter().filter(|one| one.role == Role::Lc);
-        for client in lc {
-            crate::cuda::check(client)?;
-        }
-    }
-    if let Some(dir) = &args.out {
-        std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
-    }
-    let mut comparison = Comparison {
-        workload: workload.name.clone(),
-        runs: Vec::new(),
-    };
-    for &mode in &args.mode {
-        let options = Options {
-            mode,
-            deployment: args.deployment,
-            constants: Constants {
-                preparation_us: args.preparation_us,
-                switch_us: args.switch_us,
-            },
-            costs: None,
-            seed: args.seed,
-            trace: args.out.is_some() && !args.no_trace,
-            cuda: args.runtime,
-        };
-        let outcome = run::run(&workload, options, &mut |_| {})?;
-        if let Some(dir) = &args.out {
-            outcome.save(dir)?;
-        }
-        comparison.runs.push(outcome);
-    }
-    print(&[comparison], args.json)
 }
 
 fn compare(args: &CompareArgs) -> Result<()> {

@@ -332,6 +332,7 @@ pub fn run(order: &Order) -> Result<()> {
         held_each_ns: Vec::new(),
         holds_expired: 0,
         hints: uses.map(|(before, after)| after.since(&before)),
+        stamps: Vec::new(),
     })
 }
 

@@ -53,6 +53,7 @@ pub fn run(dir: &Path, scale: f64) -> Result<()> {
                 seed: SEED,
                 trace: true,
                 cuda: false,
+                breakdown: false,
             };
             let outcome = run::run(&workload, options, &mut |passed| {
                 line.show(passed, workload.duration());

@@ -10,11 +10,13 @@ use std::time::Duration;
 
 use anyhow::{ensure, Context as _, Result};
 use libzernel::request::{Begin, Number, Of, Slot, Slots, Word};
-use libzernel::sim::{Condition, Context, Item, Sim, Status, Words};
+use libzernel::sim::{Completion, Condition, Context, Item, Sim, Status, Words};
 use libzernel::{tsg, Target, Timestamp, Zernel};
 use serde::{Deserialize, Serialize};
 use zernel_report::outcome::HintUse;
 use zernel_workload::Traced;
+
+use crate::stamps::tag;
 
 /// Longest time that a holder keeps the GPU by itself: above the longest lease that is usual.
 const BOUND: Duration = Duration::from_millis(150);
@@ -143,6 +145,16 @@ pub struct Stream<'a> {
     request: Number,
     /// When the client itself triggers the request that it is at.
     trigger_at: Option<Timestamp>,
+    told: Option<Told>,
+}
+
+/// The plan of a request.
+#[derive(Debug, Clone, Copy)]
+pub struct Told {
+    /// When the GPU is taken for it.
+    pub trigger_at: Timestamp,
+    /// The time from its begin at which its data is expected, if that is known.
+    pub predicted: Option<Duration>,
 }
 
 /// With what a trace tells of a request that arrived `late` ago.
@@ -170,7 +182,13 @@ impl<'a> Stream<'a> {
             begin,
             request: Number::new(u32::MAX).expect("it is not 0"),
             trigger_at: None,
+            told: None,
         }
+    }
+
+    /// The plan of the request that it is at.
+    pub fn told(&self) -> Option<Told> {
+        self.told
     }
 
     fn slot(&self, slots: &'a Slots) -> Result<Slot<'a>> {
@@ -197,11 +215,21 @@ impl<'a> Stream<'a> {
         match (&self.hints.kind, &self.begin) {
             (Kind::Request { slots, .. }, Some(begin)) => {
                 let begin = told(*begin, traced, late);
-                self.request = self.slot(slots)?.begin(&begin)?.number;
+                let begun = self.slot(slots)?.begin(&begin)?;
+                self.request = begun.number;
+                self.told = Some(Told {
+                    trigger_at: begun.trigger_at,
+                    predicted: begun.predicted,
+                });
             }
             (Kind::Constant { lead, .. }, _) => {
                 self.request = self.request.next();
-                self.trigger_at = Some(Timestamp::now() + *lead);
+                let trigger_at = Timestamp::now() + *lead;
+                self.trigger_at = Some(trigger_at);
+                self.told = Some(Told {
+                    trigger_at,
+                    predicted: None,
+                });
             }
             (Kind::Request { .. }, None) => {}
         }
@@ -212,7 +240,8 @@ impl<'a> Stream<'a> {
             Item::release(held, number),
             Item::hold(release, Condition::AtLeast, number, BOUND)
                 .demand_permille(DEMAND_PERMILLE)
-                .notify(),
+                .notify()
+                .tag(tag::HOLD),
         ];
         Ok((self.request, items))
     }
@@ -265,15 +294,15 @@ pub struct Held {
 }
 
 impl Held {
-    /// Adds the holders that have ended since the last call.
-    pub fn collect(&mut self, sim: &Sim) -> Result<()> {
+    /// Adds the holders that have ended since the last call, and returns all that was reported since.
+    pub fn collect(&mut self, sim: &Sim) -> Result<Vec<Completion>> {
         let (ended, dropped) = sim.completions(16)?;
         ensure!(dropped == 0, "the software GPU has dropped completions");
-        for one in ended {
+        for one in ended.iter().filter(|one| one.tag & tag::HOLD != 0) {
             self.ns += one.end.since(one.start).as_nanos() as u64;
             self.expired += u64::from(one.status == Status::HoldExpired);
         }
-        Ok(())
+        Ok(ended)
     }
 }
 

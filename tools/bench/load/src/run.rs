@@ -42,6 +42,8 @@ pub struct Options {
     pub trace: bool,
     /// Latency-critical clients are programs of CUDA, whose requests are those of the runtime.
     pub cuda: bool,
+    /// Latency-critical clients keep the time stamps of their requests.
+    pub breakdown: bool,
 }
 
 impl Options {
@@ -176,6 +178,8 @@ pub fn run(
             hints: report.hints,
         });
         let places = worker.clients.iter().zip(&worker.specs);
+        // Of a client that has a process of its own.
+        let mut stamps = report.stamps;
         for ((&place, spec), requests) in places.zip(report.requests) {
             let latencies = requests.iter().map(|request| request.latency());
             let histogram = Latencies::new(latencies).buckets();
@@ -184,6 +188,7 @@ pub fn run(
                 timeslice_us: report.timeslice_us,
                 requests,
                 histogram,
+                stamps: std::mem::take(&mut stamps),
             };
             clients.push((place, client));
         }
@@ -277,6 +282,7 @@ fn orders(workload: &Workload, options: Options) -> Vec<(Vec<usize>, Order)> {
                 .flatten(),
             hint: (spec.role == Role::Lc).then(|| hint(options)).flatten(),
             cuda: options.cuda && spec.role == Role::Lc,
+            breakdown: options.breakdown && spec.role == Role::Lc,
         };
         orders.push((spec.role, vec![number], order));
     }
@@ -330,6 +336,7 @@ mod tests {
             seed: 1,
             trace: true,
             cuda: false,
+            breakdown: false,
         }
     }
 

@@ -35,6 +35,7 @@ impl Figures {
                 seed: 1,
                 trace: false,
                 cuda,
+                breakdown: false,
             };
             run::run(workload, options, &mut |_| {})
         });

@@ -313,6 +313,7 @@ fn one(part: &Part) -> Result<Done> {
             seed: SEED,
             trace: false,
             cuda: false,
+            breakdown: false,
         };
         comparison
             .runs

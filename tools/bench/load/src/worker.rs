@@ -12,13 +12,14 @@ use std::time::Duration;
 use anyhow::{anyhow, Context as _, Result};
 use libzernel::class::Attributes;
 use libzernel::request::Number;
-use libzernel::sim::{Condition, Context, ContextSpec, Item, Sim, Words};
+use libzernel::sim::{Completion, Condition, Context, ContextSpec, Item, Sim, Words};
 use libzernel::{Level, Target, Timestamp, Weight, Zernel};
 use nvrm::Program;
 use rustix::io::Errno;
 use rustix::thread::{clock_nanosleep_absolute, set_current_timer_slack};
 use rustix::time::ClockId;
 use serde::{Deserialize, Serialize};
+use zernel_report::breakdown::{Mark, Stamps};
 use zernel_report::outcome::HintUse;
 use zernel_report::requests::Requests;
 use zernel_workload::{ClientSpec, Draw, Next, Role, Schedule, Traced};
@@ -26,6 +27,7 @@ use zernel_workload::{ClientSpec, Draw, Next, Role, Schedule, Traced};
 use crate::client::{self, Machine};
 use crate::hint::{Held, Hint, Hints, Stream, DATA, WORDS};
 use crate::kernels::items;
+use crate::stamps::{report_kernels, tag, Stamper};
 use crate::{cuda, sys};
 
 /// Longest time that one step of a request may take before the run is given up.
@@ -60,6 +62,9 @@ pub struct Order {
     /// It is a program of CUDA, whose requests are those of the runtime.
     #[serde(default)]
     pub cuda: bool,
+    /// It keeps the time stamps of its requests; for one client.
+    #[serde(default)]
+    pub breakdown: bool,
 }
 
 /// Order to a client.
@@ -105,6 +110,9 @@ pub struct Report {
     pub holds_expired: u64,
     /// Counters of its hints.
     pub hints: Option<HintUse>,
+    /// Time stamps of its requests, if it keeps them.
+    #[serde(default)]
+    pub stamps: Vec<Stamps>,
 }
 
 /// Gives this process its class, if any, and exact wake-ups.
@@ -163,13 +171,14 @@ impl Gpu {
         })
     }
 
-    fn collect(&self) -> Result<()> {
+    /// Takes the reports of a request that is over.
+    fn collect(&self) -> Result<Vec<Completion>> {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         let (held, each) = &mut *held;
         let before = held.ns;
-        held.collect(&self.sim)?;
+        let reports = held.collect(&self.sim)?;
         each.push(held.ns - before);
-        Ok(())
+        Ok(reports)
     }
 }
 
@@ -191,14 +200,19 @@ pub struct Device<'a> {
     copy_in: [Item; 1],
     copy_out: [Item; 1],
     copying: Duration,
+    /// Times of its kernels and of its copy out alone.
+    kernels: Duration,
+    copying_out: Duration,
     start: Timestamp,
+    stamps: Option<Box<Stamper>>,
 }
 
 impl<'a> Device<'a> {
     /// For the client of a channel.
     pub fn new(gpu: &'a Gpu, channel: u32, spec: &'a ClientSpec, seed: u64) -> Self {
         let mut inference = vec![Item::fence(); HEAD];
-        inference.extend(items(&spec.pieces(&Draw::default())));
+        let pieces = spec.pieces(&Draw::default());
+        inference.extend(items(&pieces));
         let hints = gpu.hints.as_ref();
         Self {
             gpu,
@@ -214,8 +228,39 @@ impl<'a> Device<'a> {
             copy_in: [Item::work(spec.copy_in(0))],
             copy_out: [Item::work(spec.copy_out(0))],
             copying: spec.copy_in(0),
+            kernels: pieces.iter().map(|piece| piece.time).sum(),
+            copying_out: spec.copy_out(0),
             start: Timestamp::now(),
+            stamps: None,
         }
+    }
+
+    /// Keeps time stamps of its requests from now on, the only ones of its process.
+    pub fn keep_stamps(&mut self) {
+        self.stamps = Some(Box::new(Stamper::with_room(EACH)));
+        self.report();
+    }
+
+    /// Has the GPU report the copies and kernels of the next request, if time stamps are kept.
+    fn report(&mut self) {
+        if self.stamps.is_some() {
+            report_kernels(&mut self.inference[HEAD..]);
+            self.copy_in = self.copy_in.map(|item| item.notify().tag(tag::COPY_IN));
+            self.copy_out = self.copy_out.map(|item| item.notify().tag(tag::COPY_OUT));
+        }
+    }
+
+    /// A moment of the request.
+    fn stamp(&mut self, mark: Mark, at: impl FnOnce() -> Timestamp) {
+        if let Some(stamps) = &mut self.stamps {
+            stamps.set(mark, at());
+        }
+    }
+
+    /// The time stamps that it has kept.
+    pub fn into_stamps(self) -> Vec<Stamps> {
+        self.stamps
+            .map_or_else(Vec::new, |stamps| stamps.into_all())
     }
 
     /// Serves one request ahead of the run, so that no measured one pays for first uses.
@@ -235,14 +280,11 @@ impl<'a> Device<'a> {
     ) -> Result<Requests> {
         let (spec, seed) = (self.spec, self.seed);
         self.start = start;
+        if let Some(stamps) = &mut self.stamps {
+            stamps.clear();
+        }
         sleep_until(start)?;
         client::serve(spec, schedule, seed, self, duration, requests)
-    }
-
-    /// Submits `items` to a context and waits until they are done.
-    fn run(&self, context: &Context, items: &[Item]) -> Result<()> {
-        let submission = context.submit(self.channel, items)?;
-        self.wait(context, submission.last_seq)
     }
 
     fn wait(&self, context: &Context, seq: u64) -> Result<()> {
@@ -275,6 +317,15 @@ impl<'a> Device<'a> {
     /// preparation, as by another thread of a runtime.
     fn launch(&mut self, holder: Option<[Item; HEAD - 1]>) -> Result<()> {
         let number = self.request.get();
+        let holder = holder.map(|holder| match (holder, &self.stamps) {
+            ([wait, taken, held, hold], Some(_)) => [
+                wait.notify().tag(tag::TRIGGER),
+                taken.notify().tag(tag::TAKEN),
+                held,
+                hold,
+            ],
+            (holder, None) => holder,
+        });
         let data = Item::wait(self.data_word(), Condition::AtLeast, number);
         let first = match holder {
             Some(holder) => {
@@ -316,11 +367,21 @@ impl Machine for Device<'_> {
         self.copying = self.spec.copy_in(size);
         self.copy_in = [Item::work(self.copying)];
         self.copy_out = [Item::work(self.spec.copy_out(size))];
+        self.kernels = pieces.iter().map(|piece| piece.time).sum();
+        self.copying_out = self.spec.copy_out(size);
+        self.report();
         Ok(true)
     }
 
     fn begin(&mut self, start: Duration) -> Result<Duration> {
         let late = start.saturating_sub(self.tick);
+        let started = self.start + start;
+        if let Some(stamps) = &mut self.stamps {
+            stamps.begin([self.copying, self.kernels, self.copying_out]);
+            for mark in [Mark::Start, Mark::Begun, Mark::Due, Mark::Woken] {
+                stamps.set(mark, started);
+            }
+        }
         let Some(stream) = &mut self.stream else {
             self.request = self.request.next();
             self.launch(None)?;
@@ -329,6 +390,15 @@ impl Machine for Device<'_> {
         let (request, holder) = stream.begin(&self.traced, late)?;
         // The time of the hint comes on top of the preparation.
         let begun = self.now();
+        if let (Some(stamps), Some(told)) = (&mut self.stamps, stream.told()) {
+            for mark in [Mark::Begun, Mark::Due, Mark::Woken] {
+                stamps.set(mark, self.start + begun);
+            }
+            stamps.set(Mark::TriggerDue, told.trigger_at);
+            if let Some(predicted) = told.predicted {
+                stamps.set(Mark::Expected, started + predicted);
+            }
+        }
         self.request = request;
         self.launch(Some(holder))?;
         self.trigger_until(Timestamp::now())?;
@@ -338,13 +408,19 @@ impl Machine for Device<'_> {
     fn prepare(&mut self, until: Duration) -> Result<()> {
         let until = self.start + until;
         self.trigger_until(until)?;
-        sleep_until(until)
+        sleep_until(until)?;
+        self.stamp(Mark::Due, || until);
+        self.stamp(Mark::Woken, Timestamp::now);
+        Ok(())
     }
 
     fn copy_in(&mut self) -> Result<()> {
         let submission = self.gpu.copy.submit(self.channel, &self.copy_in)?;
+        self.stamp(Mark::CopyQueued, || submission.at);
         self.trigger_until(submission.at + self.copying)?;
-        self.wait(&self.gpu.copy, submission.last_seq)
+        self.wait(&self.gpu.copy, submission.last_seq)?;
+        self.stamp(Mark::CopySeen, Timestamp::now);
+        Ok(())
     }
 
     fn infer(&mut self) -> Result<()> {
@@ -352,23 +428,33 @@ impl Machine for Device<'_> {
         if let Some(stream) = &mut self.stream {
             stream.ready()?;
         }
+        self.stamp(Mark::Ready, Timestamp::now);
         // A GPU sees a store by itself; this one looks now and then unless it is told.
         self.gpu.compute.doorbell()?;
-        self.wait(&self.gpu.compute, self.last_item)
+        self.wait(&self.gpu.compute, self.last_item)?;
+        self.stamp(Mark::ResultSeen, Timestamp::now);
+        Ok(())
     }
 
     fn copy_out(&mut self) -> Result<()> {
-        self.run(&self.gpu.copy, &self.copy_out)
+        let submission = self.gpu.copy.submit(self.channel, &self.copy_out)?;
+        self.stamp(Mark::OutQueued, || submission.at);
+        self.wait(&self.gpu.copy, submission.last_seq)?;
+        self.stamp(Mark::End, Timestamp::now);
+        Ok(())
     }
 
     fn over(&mut self) -> Result<()> {
-        match &self.stream {
-            Some(stream) => {
-                stream.done()?;
-                self.gpu.collect()
-            }
-            None => Ok(()),
+        if let Some(stream) = &self.stream {
+            stream.done()?;
+        } else if self.stamps.is_none() {
+            return Ok(());
         }
+        let reports = self.gpu.collect()?;
+        if let Some(stamps) = &mut self.stamps {
+            stamps.end(&reports);
+        }
+        Ok(())
     }
 }
 
@@ -403,6 +489,9 @@ pub fn run(order: &Order) -> Result<()> {
         .zip(&order.clients)
         .map(|(channel, client)| Device::new(&gpu, channel, &client.spec, client.seed))
         .collect();
+    if let ([device], true) = (devices.as_mut_slice(), order.breakdown) {
+        device.keep_stamps();
+    }
     for device in &mut devices {
         device.warm_up()?;
     }
@@ -442,6 +531,7 @@ pub fn run(order: &Order) -> Result<()> {
     let after = gpu.hints.as_ref().map(used).transpose()?;
     let held = gpu.held.lock().unwrap_or_else(PoisonError::into_inner);
     let (held, each) = (held.0, held.1.clone());
+    let stamps = devices.into_iter().flat_map(Device::into_stamps).collect();
     say(&Report {
         timeslice_us: gpu.compute.stats()?.timeslice_us,
         requests,
@@ -451,6 +541,7 @@ pub fn run(order: &Order) -> Result<()> {
         hints: before
             .zip(after)
             .map(|(before, after)| after.since(&before)),
+        stamps,
     })
 }
 

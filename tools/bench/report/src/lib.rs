@@ -3,6 +3,7 @@
 //! picture of the README. `zernel-load` and `replay` make the data.
 
 pub mod beside;
+pub mod breakdown;
 pub mod chart;
 pub mod figures;
 mod frontier;

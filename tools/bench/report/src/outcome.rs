@@ -12,6 +12,7 @@ use libzernel::sim::{Activity, GpuInfo};
 use serde::{Deserialize, Serialize};
 use zernel_workload::{ClientSpec, Deployment, Role};
 
+use crate::breakdown::Stamps;
 use crate::recovery;
 use crate::requests::Requests;
 use crate::stats::{Buckets, Latencies, Summary};
@@ -154,6 +155,9 @@ pub struct ClientOutcome {
     pub requests: Requests,
     /// Histogram of their latencies.
     pub histogram: Buckets,
+    /// Their time stamps, if they were kept.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stamps: Vec<Stamps>,
 }
 
 /// An activity of the compute engine, and its time.

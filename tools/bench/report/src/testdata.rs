@@ -56,6 +56,7 @@ pub(crate) fn outcome(name: &str, mode: Mode) -> Outcome {
                 timeslice_us: 1024,
                 requests,
                 histogram: Buckets { ..histogram },
+                stamps: Vec::new(),
             }
         })
         .collect::<Vec<_>>();
