@@ -18,6 +18,8 @@ pub(crate) enum Switched {
 /// The state of the GPU when a request begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) enum Phase {
+    /// No best-effort TSG has anything to run: no slice is waited for.
+    Free,
     /// One best-effort TSG may have it, and goes on.
     #[default]
     Settled,
@@ -27,15 +29,17 @@ pub(crate) enum Phase {
 }
 
 impl Phase {
-    /// Both of them.
+    /// All of them.
     #[allow(dead_code, reason = "the simulation asks for one at a time")]
-    pub(crate) const ALL: [Self; 2] = [Self::Settled, Self::HandingOver];
+    pub(crate) const ALL: [Self; 3] = [Self::Free, Self::Settled, Self::HandingOver];
 }
 
 /// The costs of switches, learned apart for each [`Phase`]: observations in a few hand-overs must
-/// not make every other request take the GPU too early, nor the reverse.
+/// not make every other request take the GPU too early, nor the reverse; and those while no
+/// best-effort work is there say nothing of the slice that others wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Costs {
+    free: Cost,
     settled: Cost,
     handing_over: Cost,
 }
@@ -44,6 +48,7 @@ impl Costs {
     /// Of a GPU of which nothing is known. A hand-over is a switch more.
     pub(crate) fn new(quantile: Permille) -> Self {
         Self {
+            free: Cost::new(Cost::PRIOR, quantile),
             settled: Cost::new(Cost::PRIOR, quantile),
             handing_over: Cost::new(Cost::PRIOR.saturating_add(Cost::PRIOR), quantile),
         }
@@ -53,6 +58,7 @@ impl Costs {
     pub(crate) fn estimate(&self, phase: Phase) -> Ns {
         let settled = self.settled.estimate();
         match phase {
+            Phase::Free => self.free.estimate(),
             Phase::Settled => settled,
             Phase::HandingOver => settled.max(self.handing_over.estimate()),
         }
@@ -61,6 +67,7 @@ impl Costs {
     /// Learns from what was seen [`Self::estimate`] after a trigger.
     pub(crate) fn learn(&mut self, phase: Phase, seen: Switched) {
         match phase {
+            Phase::Free => self.free.learn(seen),
             Phase::Settled => self.settled.learn(seen),
             Phase::HandingOver => self.handing_over.learn(seen),
         }
@@ -253,6 +260,21 @@ mod tests {
         let settled = costs.estimate(Phase::Settled);
         assert!(settled > Ns(1_000_000));
         assert_eq!(costs.estimate(Phase::HandingOver), settled);
+    }
+
+    #[test]
+    fn requests_without_best_effort_work_say_nothing_of_its_slices() {
+        let mut costs = Costs::new(HIGH);
+        for _ in 0..100 {
+            costs.learn(Phase::Free, Switched::InTime);
+        }
+        assert!(costs.estimate(Phase::Free) < Ns(50_000));
+        assert_eq!(costs.estimate(Phase::Settled), Cost::PRIOR);
+        assert_eq!(costs.estimate(Phase::HandingOver), Ns(200_000));
+        for _ in 0..10 {
+            costs.learn(Phase::Settled, Switched::NotYet);
+        }
+        assert!(costs.estimate(Phase::Free) < Ns(50_000));
     }
 
     #[test]

@@ -67,6 +67,13 @@ impl Sets {
             .fold(0, |sum, set| sum.saturating_add(self.tree(set).count()))
     }
 
+    /// True if some contend, or are left aside: these may.
+    pub(super) fn have_work(&self) -> bool {
+        [Set::Waiting, Set::Holding, Set::Aside, Set::InSlices]
+            .into_iter()
+            .any(|set| self.tree(set).count() > 0)
+    }
+
     /// The TSGs that contend, together, and one more.
     pub(super) fn sums_and(&self, order: &Order, list: &impl RunList, e: &Entity) -> Sums {
         let mut sums = self.sums(list);

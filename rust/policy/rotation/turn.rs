@@ -288,6 +288,11 @@ impl Turn {
         }
     }
 
+    /// True if a TSG has something to run, or may have, as it takes no turns.
+    pub(crate) fn has_work(&self) -> bool {
+        self.sets.have_work()
+    }
+
     /// Takes in an observation of a TSG.
     pub(crate) fn observe(&mut self, list: &mut impl RunList, id: usize, sample: Sample) {
         if list.get(id).is_some_and(|e| sample.runnable && !e.runnable) {

@@ -64,10 +64,12 @@ pub(crate) struct Device {
     /// The cost of a switch, learned from requests.
     #[pin]
     switch: IrqLock<Costs>,
-    /// The present estimates of it, in ns: settled, and while the GPU changes hands.
-    switch_costs: [Atomic<u64>; 2],
+    /// The present estimates of it, in ns, by [`Phase`].
+    switch_costs: [Atomic<u64>; 3],
     /// The GPU goes from one best-effort TSG to another.
     handing_over: Atomic<bool>,
+    /// No best-effort TSG has anything to run, as far as known.
+    be_idle: Atomic<bool>,
     /// TSGs above best-effort have something to run.
     lc_busy: Atomic<bool>,
     /// When the last request begun above best-effort takes the GPU, in ns.
@@ -117,6 +119,7 @@ impl Device {
                 switch <- new_irq_lock!(costs, c"zernel_switch"),
                 switch_costs: Phase::ALL.map(|phase| Atomic::new(costs.estimate(phase).0)),
                 handing_over: Atomic::new(false),
+                be_idle: Atomic::new(false),
                 lc_busy: Atomic::new(false),
                 trigger: Atomic::new(0),
                 suspended: Atomic::new(false),
@@ -194,16 +197,25 @@ impl Device {
     }
 
     /// The state of the GPU.
-    pub(super) fn phase(&self) -> Phase {
-        match self.handing_over.load(Relaxed) {
-            true => Phase::HandingOver,
-            false => Phase::Settled,
+    pub(crate) fn phase(&self) -> Phase {
+        match (
+            self.handing_over.load(Relaxed),
+            self.be_idle.load(Relaxed),
+        ) {
+            (true, _) => Phase::HandingOver,
+            (false, true) => Phase::Free,
+            (false, false) => Phase::Settled,
         }
     }
 
     /// Says whether the GPU goes from one best-effort TSG to another.
     pub(crate) fn set_handing_over(&self, handing_over: bool) {
         self.handing_over.store(handing_over, Relaxed);
+    }
+
+    /// Says whether it is known that no best-effort TSG has anything to run.
+    pub(crate) fn set_be_idle(&self, idle: bool) {
+        self.be_idle.store(idle, Relaxed);
     }
 
     /// True if TSGs above best-effort have something to run: a request that takes the GPU then
@@ -250,8 +262,9 @@ impl Device {
 
     /// The cost of a switch.
     pub(crate) fn switch_cost(&self, phase: Phase) -> Ns {
-        let [settled, handing_over] = &self.switch_costs;
+        let [free, settled, handing_over] = &self.switch_costs;
         Ns(match phase {
+            Phase::Free => free.load(Relaxed),
             Phase::Settled => settled.load(Relaxed),
             Phase::HandingOver => handing_over.load(Relaxed),
         })

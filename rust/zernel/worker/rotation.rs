@@ -233,6 +233,7 @@ impl Rotation {
         if self.turns.discipline().is_none() {
             // The registry has everybody enabled.
             device.set_handing_over(false);
+            device.set_be_idle(false);
             return Next::Idle;
         }
         self.look(driver, activity);
@@ -274,10 +275,11 @@ impl Rotation {
         }
     }
 
-    /// Says whether the GPU goes from one TSG to another on some list.
+    /// Says whether the GPU goes from one TSG to another on some list, and whether none has work.
     fn tell_hand_overs(&self, device: &Device) {
         let is_handing_over = |list: &List| list.turn.is_handing_over(&self.members);
         device.set_handing_over(self.lists.iter().any(is_handing_over));
+        device.set_be_idle(!self.lists.iter().any(|list| list.turn.has_work()));
     }
 
     /// Looks at the TSGs that run, first at those in their turns, and at some that were reported.

@@ -37,6 +37,7 @@ use crate::{
             entity::Sample,
             Weight, //
         },
+        switch_cost::Phase,
         tunables::turns::Turns,
         units::{
             Ms,
@@ -74,10 +75,11 @@ const COUNT: u64 = tsg::MAX_PER_GPU as u64;
 /// No GPU: calls that concern the registry find nothing there.
 const NO_GPU: gpu::Id = gpu::Id(0);
 
-/// A provider whose TSGs all have something to run, and that counts questions.
+/// A provider whose TSGs all have something to run, or none has, and that counts questions.
 struct Busy {
     asked: RefCell<KVec<bool>>,
     count: Cell<usize>,
+    runnable: Cell<bool>,
 }
 
 impl Busy {
@@ -85,6 +87,7 @@ impl Busy {
         Ok(Self {
             asked: RefCell::new(KVec::from_elem(false, COUNT as usize, GFP_KERNEL)?),
             count: Cell::new(0),
+            runnable: Cell::new(true),
         })
     }
 
@@ -110,7 +113,7 @@ impl Calls for Busy {
         }
         Ok(Sample {
             ran: Ns(1_000),
-            runnable: true,
+            runnable: self.runnable.get(),
             since: None,
         })
     }
@@ -288,6 +291,39 @@ mod cases {
         let is_due = matches!(next, rotation::Next::At(_));
         drop(rotation);
         assert!(is_due);
+        Ok(())
+    }
+
+    #[test]
+    fn a_gpu_whose_best_effort_tsgs_have_nothing_to_run_is_free() -> Result {
+        let activity = KBox::pin_init(Activity::new(), GFP_KERNEL)?;
+        let (mut rotation, device, driver) = (
+            Rotation::new(false),
+            Device::new(true, false)?,
+            Busy::new()?,
+        );
+        rotation.set_turns(&Turns::new());
+        assert_eq!(device.phase(), Phase::Settled);
+        rotation.step(&driver, &device, &activity);
+        assert_eq!(device.phase(), Phase::Free);
+        let one = change_on(0, 5, true, false);
+        rotation.take(&one, &activity)?;
+        for runnable in [true, false, true] {
+            driver.runnable.set(runnable);
+            activity.report(Some(5));
+            rotation.step(&driver, &device, &activity);
+            let phase = match runnable {
+                true => Phase::Settled,
+                false => Phase::Free,
+            };
+            assert_eq!(device.phase(), phase);
+        }
+        // In slices nothing is known of it.
+        let mut none = Turns::new();
+        none.set_discipline(None);
+        rotation.set_turns(&none);
+        rotation.step(&driver, &device, &activity);
+        assert_eq!(device.phase(), Phase::Settled);
         Ok(())
     }
 

@@ -96,7 +96,11 @@ fn info(registry: &Registry, id: gpu::Id, gpu: &Gpu) -> uapi::zernel_gpu_info {
         added_at: gpu.added_at,
         busy_ns: gpu.load.busy_ns,
         busy_at: gpu.load.read_at,
-        switch_ns: gpu.requests.switch_cost(Phase::Settled).0,
+        switch_ns: gpu
+            .requests
+            .switch_cost(Phase::Settled)
+            .max(gpu.requests.switch_cost(Phase::Free))
+            .0,
         applied: gpu.applied,
         retries: gpu.retries,
         errors: gpu.errors,

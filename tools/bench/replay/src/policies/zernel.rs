@@ -219,9 +219,13 @@ impl Zernel {
     }
 
     /// The state of the GPU.
-    fn phase(&self) -> Phase {
+    fn phase(&self, world: &World) -> Phase {
+        let mut be = world.of_role(Role::Be);
         match &self.rotation {
             Some(rotation) if rotation.is_handing_over() => Phase::HandingOver,
+            _ if self.options.rotate && !be.any(|group| world.groups[group].active > 0) => {
+                Phase::Free
+            }
             _ => Phase::Settled,
         }
     }
@@ -421,7 +425,7 @@ impl Policy for Zernel {
         }
         let now = Ns(world.now);
         let seen = self.observe(world, client);
-        let phase = self.phase();
+        let phase = self.phase(world);
         let cost = self.switch.estimate(phase);
         self.catch_up(client);
         let request = &world.clients[client].request;
