@@ -185,7 +185,7 @@ impl Registry {
         // A caller without one was told that it is not the first.
         let stats = stats.ok_or(Failure::NoTsg)?;
         let group = Group::new(
-            id,
+            (id, tsg.handle),
             gpu.requests.clone(),
             stats,
             tsg.effective.level,

@@ -14,6 +14,7 @@ use super::{
     sleep,
     starts::{
         Start,
+        Triggered,
         Waiting, //
     },
     stats::Totals,
@@ -198,10 +199,7 @@ impl Device {
 
     /// The state of the GPU.
     pub(crate) fn phase(&self) -> Phase {
-        match (
-            self.handing_over.load(Relaxed),
-            self.be_idle.load(Relaxed),
-        ) {
+        match (self.handing_over.load(Relaxed), self.be_idle.load(Relaxed)) {
             (true, _) => Phase::HandingOver,
             (false, true) => Phase::Free,
             (false, false) => Phase::Settled,
@@ -243,6 +241,22 @@ impl Device {
     pub(crate) fn started(&self, start: Start) -> bool {
         let start = start.since_trigger(self.announced());
         self.starts.lock().push(start)
+    }
+
+    /// A trigger was stored, and the start of its TSG is to follow. Learns from the one before, where
+    /// the provider told of its start; returns whether it did. In any context.
+    pub(super) fn expect(&self, trigger: Triggered) -> bool {
+        let before = self.starts.lock().expect(trigger);
+        if let Some((phase, took)) = before.and_then(|before| before.took()) {
+            self.switched(
+                phase,
+                match took <= self.switch_cost(phase) {
+                    true => Switched::InTime,
+                    false => Switched::NotYet,
+                },
+            );
+        }
+        before.is_some_and(|before| before.is_known())
     }
 
     /// A start that is to be counted.

@@ -42,6 +42,8 @@ use kernel::{
 pub(crate) struct Group {
     /// The TSG.
     pub(crate) tsg: TsgId,
+    /// The provider's number of it.
+    pub(super) handle: u64,
     /// Its GPU.
     pub(crate) gpu: Arc<Device>,
     /// Statistics of the TSG.
@@ -82,7 +84,7 @@ fn number(level: Option<Level>) -> u32 {
 impl Group {
     /// A TSG without requests.
     pub(crate) fn new(
-        tsg: TsgId,
+        (tsg, handle): (TsgId, u64),
         gpu: Arc<Device>,
         stats: Arc<Shared>,
         level: Option<Level>,
@@ -91,6 +93,7 @@ impl Group {
         Arc::pin_init(
             pin_init!(Self {
                 tsg,
+                handle,
                 gpu,
                 stats,
                 level: Atomic::new(number(level)),

@@ -275,7 +275,7 @@ impl Slot {
             cost,
             slo: (ask.slo > Ns::ZERO).then_some(ask.slo),
             holder: ask.holder,
-            sample: ask.holder,
+            sample: ask.holder && (guard.is_timed || ordered),
             gate: ask.gate,
             ordered,
         };
@@ -302,6 +302,7 @@ impl Slot {
         }
         state.level = level;
         state.phase = phase;
+        state.looks = plan.sample;
         if choice.margin | state.choices.0.margin | state.choices.1.margin {
             state.keep(choice, ask.features);
         }
@@ -449,8 +450,12 @@ impl Slot {
         let mut actions = Actions::default();
         let seen = self.observe();
         state.requests.poll_into(now, &seen, &mut actions);
+        if actions.trigger.is_some() {
+            state.expect_switch(now);
+        }
         self.apply(state, now, &actions);
-        if actions.trigger.is_none() {
+        // The look at the switch, if there is to be one, has the time for it.
+        if actions.trigger.is_none() || !state.looks {
             state.catch_up();
         }
     }

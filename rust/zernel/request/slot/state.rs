@@ -36,6 +36,7 @@ use crate::{
             Key,
             Prediction, //
         },
+        starts::Triggered,
     },
 };
 use kernel::sync::Arc;
@@ -68,6 +69,10 @@ pub(crate) struct State {
     pub(super) phase: Phase,
     /// The GPU had other work above best-effort when the request was triggered.
     pub(super) waits_for_lc: bool,
+    /// The timer is to look at the switch of requests: their provider does not tell of starts.
+    pub(super) is_timed: bool,
+    /// It looks at that of the last one.
+    pub(super) looks: bool,
     /// The predictions of the request that is not over, and of the one before it; kept while one of
     /// them has a margin or features, which is all that is learned from it.
     pub(super) choices: (Choice, Choice),
@@ -97,6 +102,8 @@ impl State {
             level: None,
             phase: Phase::default(),
             waits_for_lc: false,
+            is_timed: true,
+            looks: false,
             choices: (Choice::default(), Choice::default()),
             features: (Features::NONE, Features::NONE),
             ahead: None,
@@ -230,6 +237,21 @@ impl State {
         if let (Some(group), true) = (&self.group, believed && !self.waits_for_lc) {
             group.gpu.switched(self.phase, seen);
         }
+    }
+
+    /// The request takes the GPU now: learns from the switch of the one before, where its provider told
+    /// of that, and from this one's when the next is triggered.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn expect_switch(&mut self, now: Ns) {
+        let Some(group) = &self.group else {
+            return;
+        };
+        let believed = self.level.is_some_and(|l| l.is_above(Level::DEFAULT));
+        let learns = believed && !self.looks && !group.gpu.is_lc_busy();
+        let phase = learns.then_some(self.phase);
+        let trigger = Triggered::new(group.handle, now, phase);
+        self.is_timed = !group.gpu.expect(trigger);
     }
 
     /// Has the exclusion of the GPU follow the hold of the request.
