@@ -81,6 +81,8 @@ pub(crate) struct Conditions {
     pub(crate) throttled: level::Set,
     /// Slices in place of those of levels.
     pub(crate) instead: Instead,
+    /// The TSG is on an engine that does not compute.
+    pub(crate) copies: bool,
 }
 
 impl Conditions {
@@ -93,6 +95,7 @@ impl Conditions {
         turns: false,
         throttled: level::Set::NONE,
         instead: Instead::NONE,
+        copies: false,
     };
 }
 
@@ -108,6 +111,9 @@ pub(crate) struct Meaning {
     max_timeslice: Us,
     /// The time slice of best-effort TSGs that take turns, if they do.
     turns: Option<Us>,
+    /// The time slice of TSGs that do not compute, of levels that are not above the default; 0: such
+    /// TSGs have no class of their process.
+    copies: Us,
 }
 
 impl Tunables {
@@ -125,6 +131,7 @@ impl Tunables {
                 .discipline()
                 .is_some()
                 .then(|| self.turns.timeslice()),
+            copies: self.slices.copies(),
         }
     }
 
@@ -147,6 +154,17 @@ impl Meaning {
     /// The class of a TSG that no assignment names.
     pub(crate) fn default_class(&self) -> Option<Level> {
         self.default_class
+    }
+
+    /// True if the classes of threads, processes and cgroups count for TSGs that do not compute.
+    pub(crate) fn has_copies(&self) -> bool {
+        self.copies > Us(0)
+    }
+
+    /// The time slice of copies of a level; `None`: that of the level.
+    fn copy_slice(&self, level: Level) -> Option<Us> {
+        let is_short = self.has_copies() && !level.is_above(Level::DEFAULT);
+        is_short.then_some(self.copies)
     }
 
     /// The time slice of a level before it is clamped.
@@ -175,9 +193,12 @@ impl Meaning {
         let (decided, only_shortens) = match effective.level {
             Some(level) => {
                 let from = Origin::of(Source::Level);
-                let slice = match self.kept_slice(effective) {
-                    Some(least) => self.timeslice(level).max(least),
-                    None => on.instead.of(level).unwrap_or(self.timeslice(level)),
+                let copies = self.copy_slice(level).filter(|_| on.copies);
+                let kept = self.kept_slice(effective).filter(|_| !on.copies);
+                let slice = match (copies, kept) {
+                    (Some(copies), _) => copies,
+                    (None, Some(least)) => self.timeslice(level).max(least),
+                    (None, None) => on.instead.of(level).unwrap_or(self.timeslice(level)),
                 };
                 (effective.timeslice.decide(slice, from), false)
             }
@@ -206,8 +227,13 @@ impl Meaning {
             Us(0) => Us(u32::MAX),
             most => most,
         };
+        // Copies may be shorter than any slice in which work computes.
+        let least = match on.copies && self.has_copies() {
+            true => self.min_timeslice.min(self.copies),
+            false => self.min_timeslice,
+        };
         let timeslice = slice
-            .max(self.min_timeslice)
+            .max(least)
             .min(self.max_timeslice)
             .max(on.bounds.min)
             .min(most);
@@ -278,6 +304,42 @@ mod tests {
             timeslice: Attribute::NONE.over(Some(own), process),
             ..level.map_or(Effective::NONE, Effective::of)
         }
+    }
+
+    #[test]
+    fn copies_of_best_effort_have_short_slices() {
+        let mut t = Tunables::new();
+        let on = Conditions {
+            copies: true,
+            turns: true,
+            ..Conditions::NONE
+        };
+        let of = |t: &Tunables, level| {
+            t.settings(Effective::of(level), on)
+                .map(|s| (s.timeslice.0, s.interleave, s.why))
+        };
+        let none = Why::default();
+        let be = Some((10, Some(Level::BE.interleave()), none));
+        assert_eq!(of(&t, Level::BE), be);
+        // Others keep what their level has.
+        let lc = Some((5_000_000, Some(Level::LC.interleave()), none));
+        assert_eq!(of(&t, Level::LC), lc);
+        assert_eq!(of(&t, Level::DEFAULT).map(|s| s.0), Some(10));
+        // One of their own counts, as long as it is bounded.
+        let own = with_slice(Some(Level::BE), Own::privileged(Us(40), false));
+        assert_eq!(t.settings(own, on).map(|s| s.timeslice.0), Some(40));
+        // The GPU's own bounds hold.
+        let bounds = Bounds {
+            min: Us(100),
+            max: Us(0),
+        };
+        let bound = Conditions { bounds, ..on };
+        let got = t.settings(Effective::of(Level::BE), bound);
+        assert!(got.is_some_and(|s| s.timeslice == Us(100) && s.why == Why::CLAMPED));
+        assert_eq!(t.slices_mut().set_copies(Us(0)), Ok(()));
+        assert!(!t.meaning().has_copies());
+        assert_eq!(of(&t, Level::BE).map(|s| s.0), Some(50));
+        assert!(t.gives_other_settings(&Tunables::new()));
     }
 
     #[test]

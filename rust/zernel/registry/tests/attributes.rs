@@ -185,6 +185,7 @@ mod cases {
     #[test]
     fn what_does_not_count_has_a_reason() -> Result {
         let (mut r, gpu) = fixture::registry()?;
+        fixture::leave_copies(&mut r)?;
         let mut copy = fixture::tsg(1)?;
         copy.traits.compute = false;
         let copy = r.add_tsg(gpu, copy)?;

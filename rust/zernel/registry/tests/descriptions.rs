@@ -48,6 +48,7 @@ mod cases {
     #[test]
     fn a_tsg_that_becomes_compute_gets_its_class_and_gives_it_back() -> Result {
         let (mut r, gpu) = fixture::registry()?;
+        fixture::leave_copies(&mut r)?;
         let d = FakeDriver::new();
         let before = d.held.get();
         let mut description = fixture::tsg(1)?;

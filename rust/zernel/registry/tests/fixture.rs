@@ -59,6 +59,14 @@ pub(super) const OWNER: Uid = Uid(1000);
 /// Time slice that the driver gives a new TSG.
 pub(super) const DEFAULT_US: u32 = 1024;
 
+/// Has TSGs that do not compute have no class of their process.
+pub(super) fn leave_copies(r: &mut Registry) -> Result {
+    r.tune(|t| t.slices_mut().set_copies(Us(0)))
+        .map_err(|_| EINVAL)?;
+    r.settle();
+    Ok(())
+}
+
 /// Calls of the module that take the lock several times.
 impl Registry {
     /// Adds a GPU.

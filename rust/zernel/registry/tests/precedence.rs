@@ -23,7 +23,8 @@ use crate::{
     },
     policy::{
         level::Level,
-        permit::Change, //
+        permit::Change,
+        units::Us, //
     },
     registry::{
         assignments::Target,
@@ -83,8 +84,9 @@ mod cases {
     }
 
     #[test]
-    fn copy_tsgs_are_classed_by_name_alone() -> Result {
+    fn copy_tsgs_are_classed_by_name_alone_where_that_is_tuned() -> Result {
         let (mut r, gpu) = fixture::registry()?;
+        fixture::leave_copies(&mut r)?;
         let mut description = fixture::tsg(1)?;
         description.traits.compute = false;
         let id = r.add_tsg(gpu, description)?;
@@ -95,6 +97,25 @@ mod cases {
         })
         .map_err(|_| EINVAL)?;
         assert_eq!(in_force(&r, id), None);
+        r.change_class(admin(), Named::Tsg(id), level(3))?;
+        assert_eq!(in_force(&r, id), Some(level(3)));
+        Ok(())
+    }
+
+    #[test]
+    fn copy_tsgs_follow_their_process() -> Result {
+        let (mut r, gpu) = fixture::registry()?;
+        let mut description = fixture::tsg(1)?;
+        description.traits.compute = false;
+        let id = r.add_tsg(gpu, description)?;
+        r.change_class(admin(), process()?, Level::LC)?;
+        assert_eq!(in_force(&r, id), Some(Level::LC));
+        fixture::leave_copies(&mut r)?;
+        assert_eq!(in_force(&r, id), None);
+        r.tune(|t| t.slices_mut().set_copies(Us(5)))
+            .map_err(|_| EINVAL)?;
+        r.settle();
+        assert_eq!(in_force(&r, id), Some(Level::LC));
         r.change_class(admin(), Named::Tsg(id), level(3))?;
         assert_eq!(in_force(&r, id), Some(level(3)));
         Ok(())

@@ -379,6 +379,15 @@ impl World {
         );
     }
 
+    /// Sets the slice and the interleave level of the copies of a group, which costs nothing: before the
+    /// run.
+    pub(crate) fn set_copies(&mut self, group: usize, slice: Us, interleave: Interleave) {
+        let tsg = self.groups[group].copy;
+        let now = Ns(self.now);
+        sound(self.gpu.set_timeslice(now, tsg, slice, &mut self.log));
+        sound(self.gpu.set_interleave(now, tsg, interleave, &mut self.log));
+    }
+
     /// Lets a TSG run or not, at no cost: before the run.
     pub(crate) fn set_enabled(&mut self, group: usize, enabled: bool) {
         let tsg = self.groups[group].compute;

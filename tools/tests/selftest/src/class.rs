@@ -270,12 +270,28 @@ fn reasons_of_a_slice() -> Outcome {
         lab.wait_slice(&context, slice)?;
         check_eq!(told(&lab, &target)?, (us, source, why), "{name} {value}");
     }
-    // On a copy engine nothing of the process counts.
-    let (_copy, tsg) = lab.context(&ContextSpec::copy("copy"))?;
+    tune("max_timeslice_us", 5_000_000)?;
+    // On a copy engine nothing of the process counts, where that is tuned.
+    let (copy, tsg) = lab.context(&ContextSpec::copy("copy"))?;
+    let told = || -> Result<_> {
+        let class = lab.zernel.class(&Target::Tsg(tsg.id))?;
+        Ok((class.level.value, class.level.why, class.timeslice.value))
+    };
     lab.zernel.set_class(&Target::CurrentProcess, level(3))?;
-    let class = lab.zernel.class(&Target::Tsg(tsg.id))?;
-    check_eq!((class.level.value, class.level.why), (None, Why::ENGINE));
-    Ok(())
+    lab.wait_slice(&copy, 10_000)?;
+    check_eq!(told()?, (Some(level(3)), Why::NONE, 10_000));
+    tune("copy_timeslice_us", 0)?;
+    lab.wait_slice(&copy, DRIVER_SLICE)?;
+    check_eq!(told()?, (None, Why::ENGINE, 0));
+    // Copies of best-effort have short slices.
+    lab.zernel.set_class(&Target::CurrentProcess, Level::BE)?;
+    for us in [10, 37] {
+        tune("copy_timeslice_us", us)?;
+        lab.wait_slice(&copy, us)?;
+        check_eq!(told()?, (Some(Level::BE), Why::NONE, us));
+    }
+    lab.zernel.clear_class(&Target::CurrentProcess)?;
+    lab.wait_slice(&copy, DRIVER_SLICE)
 }
 
 /// The assignments that a user sees, by id.

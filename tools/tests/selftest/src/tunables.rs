@@ -43,7 +43,7 @@ type Row = (
 /// Every tunable, its value in a module that was just loaded, and its other values: the numbers from
 /// one to another, as far as other tunables at their defaults allow, and words. They are in an order in
 /// which they can be put back.
-const ROWS: [Row; 89] = [
+const ROWS: [Row; 90] = [
     ("enabled", "1", NONE, &["0", "1"]),
     ("default_class", "none", (0, 7), &["none"]),
     ("level0_timeslice_us", "5000000", (10, 10_000_000), &[]),
@@ -54,6 +54,7 @@ const ROWS: [Row; 89] = [
     ("level5_timeslice_us", "2000", (10, 10_000_000), &[]),
     ("level6_timeslice_us", "1024", (10, 10_000_000), &[]),
     ("level7_timeslice_us", "200", (10, 10_000_000), &[]),
+    ("copy_timeslice_us", "10", (0, 1_000), &[]),
     (
         "slice_policy",
         "table",

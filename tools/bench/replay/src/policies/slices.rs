@@ -6,7 +6,10 @@ use zernel_workload::Role;
 use super::{submit, Policy};
 use crate::model::measures::Us;
 use crate::model::tsg::Interleave;
+use crate::policy::class::Effective;
 use crate::policy::level::Level;
+use crate::policy::tunables::settings::Conditions;
+use crate::policy::tunables::Tunables;
 use crate::world::{Launch, World};
 
 /// Gives every TSG the settings of its role's level.
@@ -17,8 +20,16 @@ pub(super) fn set_classes(world: &mut World) {
             Role::Be => Level::BE,
         };
         world.set_timeslice(group, Us(level.default_timeslice().0));
-        let interleave = Interleave::new(level.interleave().number());
-        world.set_interleave(group, interleave.unwrap_or(Interleave::Low));
+        let interleave = Interleave::new(level.interleave().number()).unwrap_or(Interleave::Low);
+        world.set_interleave(group, interleave);
+        let on = Conditions {
+            copies: true,
+            ..Conditions::NONE
+        };
+        let copies = Tunables::new().settings(Effective::of(level), on);
+        if let Some(copies) = copies {
+            world.set_copies(group, Us(copies.timeslice.0), interleave);
+        }
     }
 }
 

@@ -174,6 +174,7 @@ fn one_pass_for_many() -> Outcome {
 
 fn copy_engines_are_left_alone() -> Outcome {
     let lab = Lab::open()?;
+    crate::lab::tune("copy_timeslice_us", "0")?;
     let runtime = Runtime::with(Spec::on(1))?;
     let copy = runtime.tsg(engine::COPY0)?;
     let compute = runtime.compute()?;
@@ -185,7 +186,12 @@ fn copy_engines_are_left_alone() -> Outcome {
     check_eq!(lab.tsg(&runtime, copy)?.level, None);
     // One that is named itself is classed.
     lab.class(&runtime, copy, Level::BE)?;
-    wait_slice(&runtime, copy, BE_US)
+    wait_slice(&runtime, copy, BE_US)?;
+    // Else it follows its process, with a slice of copies.
+    lab.zernel
+        .clear_class(&Target::Tsg(lab.tsg(&runtime, copy)?.id))?;
+    crate::lab::tune("copy_timeslice_us", "10")?;
+    wait_slice(&runtime, copy, 10)
 }
 
 /// A process that is classed shares its files with this one: its TSGs live on without a class.
