@@ -75,6 +75,11 @@ use kernel::{
 /// Calls answered `EAGAIN` in a row before a leaving provider's TSGs are given up: about 2 s.
 const PATIENCE: u32 = 11;
 
+/// A report that comes while latency-critical work has the GPU is looked at so much later. To wake the
+/// worker takes some microseconds of the interrupt that wakes a client. Longer than the client takes to
+/// the end of its request, and a fifth of a call that enables a TSG.
+const SOON: Ns = Ns(50_000);
+
 static LAST_ID: Atomic<u64> = Atomic::new(0);
 
 /// A registered provider.
@@ -242,8 +247,11 @@ impl Reports for Provider {
     fn activity(&self, gpu: gpu::Handle, tsg: Option<u64>) {
         let listeners = self.listeners.lock();
         if let Some(listener) = listeners.iter().find(|listener| listener.gpu == gpu) {
-            if listener.worker.report(tsg) {
-                listener.worker.kick();
+            match listener.worker.report(tsg) {
+                // The end of a request, most likely, whose client is about to run.
+                true if listener.requests.is_lc_busy() => listener.worker.kick_soon(SOON),
+                true => listener.worker.kick(),
+                false => {}
             }
         }
     }
