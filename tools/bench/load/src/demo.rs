@@ -54,6 +54,7 @@ pub fn run(dir: &Path, scale: f64) -> Result<()> {
                 trace: true,
                 cuda: false,
                 breakdown: false,
+                compute: false,
             };
             let outcome = run::run(&workload, options, &mut |passed| {
                 line.show(passed, workload.duration());

@@ -12,6 +12,7 @@ mod hint;
 mod kernels;
 mod run;
 mod runtime;
+mod spin;
 mod stamps;
 mod suite;
 mod sys;

@@ -44,6 +44,8 @@ pub struct Options {
     pub cuda: bool,
     /// Latency-critical clients keep the time stamps of their requests.
     pub breakdown: bool,
+    /// Preparations of latency-critical clients compute.
+    pub compute: bool,
 }
 
 impl Options {
@@ -283,6 +285,7 @@ fn orders(workload: &Workload, options: Options) -> Vec<(Vec<usize>, Order)> {
             hint: (spec.role == Role::Lc).then(|| hint(options)).flatten(),
             cuda: options.cuda && spec.role == Role::Lc,
             breakdown: options.breakdown && spec.role == Role::Lc,
+            compute: options.compute && spec.role == Role::Lc,
         };
         orders.push((spec.role, vec![number], order));
     }
@@ -337,6 +340,7 @@ mod tests {
             trace: true,
             cuda: false,
             breakdown: false,
+            compute: false,
         }
     }
 

@@ -36,6 +36,7 @@ impl Figures {
                 trace: false,
                 cuda,
                 breakdown: false,
+                compute: false,
             };
             run::run(workload, options, &mut |_| {})
         });

@@ -314,6 +314,7 @@ fn one(part: &Part) -> Result<Done> {
             trace: false,
             cuda: false,
             breakdown: false,
+            compute: false,
         };
         comparison
             .runs

@@ -27,6 +27,7 @@ use zernel_workload::{ClientSpec, Draw, Next, Role, Schedule, Traced};
 use crate::client::{self, Machine};
 use crate::hint::{Held, Hint, Hints, Stream, DATA, WORDS};
 use crate::kernels::items;
+use crate::spin::Spin;
 use crate::stamps::{report_kernels, tag, Stamper};
 use crate::{cuda, sys};
 
@@ -65,6 +66,9 @@ pub struct Order {
     /// It keeps the time stamps of its requests; for one client.
     #[serde(default)]
     pub breakdown: bool,
+    /// Its preparations compute.
+    #[serde(default)]
+    pub compute: bool,
 }
 
 /// Order to a client.
@@ -205,6 +209,8 @@ pub struct Device<'a> {
     copying_out: Duration,
     start: Timestamp,
     stamps: Option<Box<Stamper>>,
+    /// Preparations compute.
+    spin: Option<Spin>,
 }
 
 impl<'a> Device<'a> {
@@ -232,6 +238,7 @@ impl<'a> Device<'a> {
             copying_out: spec.copy_out(0),
             start: Timestamp::now(),
             stamps: None,
+            spin: None,
         }
     }
 
@@ -239,6 +246,11 @@ impl<'a> Device<'a> {
     pub fn keep_stamps(&mut self) {
         self.stamps = Some(Box::new(Stamper::with_room(EACH)));
         self.report();
+    }
+
+    /// Has preparations compute from now on.
+    pub fn compute(&mut self, spin: Spin) {
+        self.spin = Some(spin);
     }
 
     /// Has the GPU report the copies and kernels of the next request, if time stamps are kept.
@@ -407,8 +419,13 @@ impl Machine for Device<'_> {
 
     fn prepare(&mut self, until: Duration) -> Result<()> {
         let until = self.start + until;
-        self.trigger_until(until)?;
-        sleep_until(until)?;
+        match self.spin {
+            Some(spin) => spin.run(until.since(Timestamp::now())),
+            None => {
+                self.trigger_until(until)?;
+                sleep_until(until)?;
+            }
+        }
         self.stamp(Mark::Due, || until);
         self.stamp(Mark::Woken, Timestamp::now);
         Ok(())
@@ -491,6 +508,10 @@ pub fn run(order: &Order) -> Result<()> {
         .collect();
     if let ([device], true) = (devices.as_mut_slice(), order.breakdown) {
         device.keep_stamps();
+    }
+    if order.compute {
+        let spin = Spin::measured();
+        devices.iter_mut().for_each(|device| device.compute(spin));
     }
     for device in &mut devices {
         device.warm_up()?;

@@ -129,6 +129,11 @@ fn unsound_values_are_told_in_a_sentence() {
             1,
             "a process for each client",
         ),
+        (
+            &["run", "A", "--compute"],
+            1,
+            "name other modes than gpreempt",
+        ),
         (&["worker", "{}"], 1, "the order is invalid JSON"),
         (&["job", "{}"], 1, "the order is invalid JSON"),
         (&["queues"], 1, "throttled disk"),

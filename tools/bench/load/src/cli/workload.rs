@@ -59,6 +59,9 @@ pub(super) struct RunArgs {
     /// little time.
     #[arg(long, conflicts_with_all = ["json", "runtime"])]
     breakdown: bool,
+    /// LC clients prepare by computing, not by waiting: what interrupts them makes them later.
+    #[arg(long, conflicts_with = "runtime")]
+    compute: bool,
 }
 
 impl RunArgs {
@@ -86,6 +89,10 @@ impl RunArgs {
             !self.breakdown || self.deployment == Deployment::PerClient,
             "--breakdown takes a process for each client: --deployment per-client"
         );
+        ensure!(
+            !self.compute || !self.mode.contains(&Mode::Gpreempt),
+            "--compute leaves a client no time to trigger: name other modes than gpreempt"
+        );
         let mut comparison = Comparison {
             workload: workload.name.clone(),
             runs: Vec::new(),
@@ -103,6 +110,7 @@ impl RunArgs {
                 trace: self.out.is_some() && !self.no_trace,
                 cuda: self.runtime,
                 breakdown: self.breakdown,
+                compute: self.compute,
             };
             let outcome = run::run(&workload, options, &mut |_| {})?;
             if let Some(dir) = &self.out {
