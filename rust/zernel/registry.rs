@@ -387,7 +387,7 @@ impl Registry {
     /// The layers of a TSG without its own assignment: only compute TSGs have any, where copies have no
     /// class of their process.
     fn beneath(&self, tsg: &Tsg) -> Layers {
-        match tsg.traits.compute || self.tunables.meaning().has_copies() {
+        match tsg.traits.compute || self.tunables.slices().has_copies() {
             true => self.layers_of_owner(tsg),
             false => Layers::NONE,
         }

@@ -65,6 +65,11 @@ impl Slices {
         self.copies
     }
 
+    /// True if the classes of threads, processes and cgroups count for such TSGs.
+    pub(crate) fn has_copies(&self) -> bool {
+        self.copies > Us(0)
+    }
+
     /// Changes [`Self::copies`].
     pub(crate) fn set_copies(&mut self, slice: Us) -> Result<(), Refused> {
         if slice > Self::COPIES_MOST {

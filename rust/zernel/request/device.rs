@@ -243,8 +243,8 @@ impl Device {
         self.starts.lock().push(start)
     }
 
-    /// A trigger was stored, and the start of its TSG is to follow. Learns from the one before, where
-    /// the provider told of its start; returns whether it did. In any context.
+    /// A trigger is stored, and the start of its TSG is to follow. Learns from the one before, where
+    /// the provider told of its start; returns whether it did.
     pub(super) fn expect(&self, trigger: Triggered) -> bool {
         let before = self.starts.lock().expect(trigger);
         if let Some((phase, took)) = before.and_then(|before| before.took()) {

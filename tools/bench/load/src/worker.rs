@@ -400,9 +400,10 @@ impl Machine for Device<'_> {
             return Ok(start);
         };
         let (request, holder) = stream.begin(&self.traced, late)?;
+        let told = stream.told();
         // The time of the hint comes on top of the preparation.
         let begun = self.now();
-        if let (Some(stamps), Some(told)) = (&mut self.stamps, stream.told()) {
+        if let (Some(stamps), Some(told)) = (&mut self.stamps, told) {
             for mark in [Mark::Begun, Mark::Due, Mark::Woken] {
                 stamps.set(mark, self.start + begun);
             }

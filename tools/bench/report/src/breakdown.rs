@@ -223,7 +223,7 @@ const fn work(name: &'static str, from: Mark, to: Mark, alone: usize) -> Compone
 }
 
 /// All components, in order. The preparation itself is none: it takes its time in any case.
-const COMPONENTS: [Component; 14] = [
+static COMPONENTS: [Component; 14] = [
     component("begin", Mark::Start, Mark::Begun, Cause::Interrupted),
     component("timer", Mark::Due, Mark::Woken, Cause::Timer),
     component(
@@ -363,11 +363,9 @@ impl<'a> Breakdown<'a> {
             add("switch: longer than learned", &|one| one.switch);
             add("data: ready before predicted", &|one| one.prediction);
             add("all", &Lateness::all);
-            let taken = |mark| {
-                let triggered = self.requests.iter().filter(|one| one.at(Mark::Taken) != 0);
-                sorted(triggered.map(|one| one.between(mark, Mark::Taken)))
-            };
-            table.add(row("the switch itself", &taken(Mark::Triggered)));
+            let known = self.requests.iter().filter(|one| one.lateness().is_some());
+            let switches = sorted(known.map(|one| one.between(Mark::Triggered, Mark::Taken)));
+            table.add(row("the switch itself", &switches));
             let _ = write!(text, "{table}");
         }
         let head = [
