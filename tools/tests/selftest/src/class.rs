@@ -275,7 +275,7 @@ fn reasons_of_a_slice() -> Outcome {
     let (copy, tsg) = lab.context(&ContextSpec::copy("copy"))?;
     let told = || -> Result<_> {
         let class = lab.zernel.class(&Target::Tsg(tsg.id))?;
-        Ok((class.level.value, class.level.why, class.timeslice.value))
+        Ok((class.level.value, class.level.why, class.timeslice_us.value))
     };
     lab.zernel.set_class(&Target::CurrentProcess, level(3))?;
     lab.wait_slice(&copy, 10_000)?;
