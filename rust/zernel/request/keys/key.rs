@@ -10,6 +10,7 @@ use crate::{
         memory::account_nowait, //
     },
     policy::{
+        deadline::burst::Bursts,
         predict::{
             features::{
                 Features,
@@ -56,6 +57,8 @@ pub(crate) struct Key {
 /// All that is known of a key's preparations.
 struct Known {
     history: History,
+    /// Its bursts, of requests that had a place in the order of deadlines.
+    bursts: Bursts,
     /// From the first request with features on that count.
     regression: Option<KBox<Regression>>,
 }
@@ -77,6 +80,7 @@ impl Key {
             pin_init!(Self {
                 known <- new_irq_lock!(Known {
                     history: History::new(margin),
+                    bursts: Bursts::NEW,
                     regression: None,
                 }, c"zernel_key"),
                 version: Atomic::new(0),
@@ -118,6 +122,18 @@ impl Key {
             Some(regression) => regression.predict(features, choice.costs, fallback),
             None => fallback,
         }
+    }
+
+    /// Learns from a burst.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn learn_burst(&self, took: Ns) {
+        self.known.lock().bursts.observe(took);
+    }
+
+    /// The time that a burst seldom exceeds; `None` if none was seen.
+    pub(crate) fn burst(&self) -> Option<Ns> {
+        self.known.lock().bursts.bound()
     }
 
     /// True if it has room for what is learned from features.
