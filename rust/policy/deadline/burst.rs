@@ -155,7 +155,8 @@ mod tests {
         for _ in 0..100 {
             bursts.observe(Ns(1_000));
         }
-        assert_eq!(bursts.bound(), Some(Ns(1_000)));
+        // A deviation of less than four is no longer divided.
+        assert!(bursts.bound() <= Some(Ns(1_012)));
     }
 
     #[test]

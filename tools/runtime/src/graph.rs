@@ -145,9 +145,7 @@ impl GraphRequests {
             return Request::nothing(Idle::NoLane);
         }
         match active.begin_in(lane.lane, &spec.begin(active.tsg()), nodes) {
-            Ok(begun) => {
-                Request::new(Held::of_graph(lane.clone(), begun, spec.is_promised()))
-            }
+            Ok(begun) => Request::new(Held::of_graph(lane.clone(), begun, spec.is_promised())),
             Err(why) => {
                 lane.give();
                 Request::nothing(why)
