@@ -91,11 +91,14 @@ pub(super) fn begin(client: &Client, arg: usize, size: usize) -> Result {
 fn begin_with_options(
     client: &Client,
     begin: &mut uapi::zernel_request_begin,
-    mut ask: Begin<'_>,
+    ask: Begin<'_>,
     answer: abi::Answer,
 ) -> Result {
     let options = options(begin.options, ask.exact)?;
-    ask.features = options.features.as_ref();
+    let ask = Begin {
+        features: options.features.as_ref(),
+        ..ask
+    };
     let Some(burst) = options.admit else {
         return carry_out::<false>(client, begin, ask, answer, Ns::ZERO);
     };
