@@ -16,7 +16,7 @@ use super::{at_once, lab, new_key, words, Client, Since};
 use crate::abi::call;
 use crate::check_eq;
 use crate::child::Child;
-use crate::common::{errno, tune, wait_until, Lab};
+use crate::common::{errno, level, tune, wait_until, Lab};
 use crate::harness::Outcome;
 use crate::permit::{ALICE, BOB};
 use crate::sys::{self, Area};
@@ -207,8 +207,7 @@ fn tenant(user: u32, ask: impl FnOnce(&Client) -> Outcome) -> Result<Child> {
         let lab = Lab::open()?;
         let client = Client::new(&lab)?;
         // A level that an owner may take, with an order.
-        lab.zernel
-            .set_class(&Target::Tsg(client.tsg), Level::DEFAULT)?;
+        lab.zernel.set_class(&Target::Tsg(client.tsg), level(6))?;
         ask(&client)?;
         passing::send_number(&theirs, 0)?;
         std::thread::sleep(super::FAR);
@@ -226,7 +225,7 @@ fn end(child: Child) -> Outcome {
 
 /// A user has half of the places, and two have all of them; all come back when they are killed.
 pub(super) fn has_places() -> Outcome {
-    let (lab, client) = stage(Level::DEFAULT)?;
+    let (lab, client) = stage(level(6))?;
     let fill = |client: &Client| -> Outcome {
         for number in 0..32 {
             let begin = needing(client, Duration::from_micros(1), ms(9_900));
@@ -253,7 +252,7 @@ pub(super) fn has_places() -> Outcome {
 /// Promises end with the process that has them.
 pub(super) fn comes_back() -> Outcome {
     for is_killed in [true, false] {
-        let (_lab, client) = stage(Level::DEFAULT)?;
+        let (_lab, client) = stage(level(6))?;
         // Half of the time, as another user has asked.
         let (begin, slot) = (needing(&client, ms(2_900), ms(6_000)), client.slot(0));
         let ask = |client: &Client| -> Outcome {
@@ -271,8 +270,7 @@ pub(super) fn comes_back() -> Outcome {
             false => {
                 let other = Client::new(&Lab::open()?)?;
                 let lab = Lab::open()?;
-                lab.zernel
-                    .set_class(&Target::Tsg(other.tsg), Level::DEFAULT)?;
+                lab.zernel.set_class(&Target::Tsg(other.tsg), level(6))?;
                 ask(&other)?;
                 refused(slot.begin(&begin))?;
                 drop(other);
@@ -285,7 +283,7 @@ pub(super) fn comes_back() -> Outcome {
 
 /// A tenant that tells long bursts short is waited for no longer than told, and believed once.
 pub(super) fn sees_through_short_lies() -> Outcome {
-    let (lab, client) = stage(Level::DEFAULT)?;
+    let (lab, client) = stage(level(6))?;
     let liar = tenant(ALICE, |client| {
         let slot = client.slot(0);
         let lie = slot.begin(&needing(client, ms(1), ms(5_000)))?.number;
@@ -294,8 +292,7 @@ pub(super) fn sees_through_short_lies() -> Outcome {
         // Of another key, in another file.
         let other = Client::new(&Lab::open()?)?;
         let lab = Lab::open()?;
-        lab.zernel
-            .set_class(&Target::Tsg(other.tsg), Level::DEFAULT)?;
+        lab.zernel.set_class(&Target::Tsg(other.tsg), level(6))?;
         let earliest = refused(other.slot(0).begin(&needing(&other, ms(1), ms(200))))?;
         ensure!(earliest.is_some_and(|e| e >= ms(390)), "{earliest:?}");
         // The second lie: it has the GPU, and never says that it is done.
@@ -323,7 +320,7 @@ fn is_triggered(slot: &Slot<'_>, request: Number) -> bool {
 /// A tenant that tells short bursts long, or asks for nothing and holds many places, has others refused by
 /// half of the time at most.
 pub(super) fn leaves_half_to_others() -> Outcome {
-    let (_lab, client) = stage(Level::DEFAULT)?;
+    let (_lab, client) = stage(level(6))?;
     let slot = client.slot(0);
     // Another user asks, too.
     let asked = slot.begin(&needing(&client, ms(1_000), ms(9_900)))?.number;
