@@ -28,6 +28,7 @@ CPP_CASE = re.compile(r'(?:row|expect)\("([^"]+)",\s+E\w+,\s+(?:"ZERNEL_(\w+)"|b
 SAID = {
     "serve.py": r"4\n499500\n4\n[0-9.]+ None None\n",
     "request.py": r"1\n2\nZERNEL_OFF: it is switched off\n",
+    "sized.py": r"8\n",
     "stream.py": "",
     "graph.py": r"1\n2\n",
     "server.py": r"IN A THREAD\n4\n",
