@@ -147,7 +147,7 @@ impl<T: Sized32> Place<T> {
 unsafe fn handle<'a>(runtime: *mut abi::zernel_runtime) -> Result<&'a Handle, Fault> {
     // SAFETY: By the caller.
     let handle = unsafe { runtime.cast::<Handle>().as_ref() };
-    handle.ok_or(Fault::Argument("the runtime is a null pointer"))
+    handle.ok_or_else(|| Fault::Argument("the runtime is a null pointer"))
 }
 
 /// True for a request that does nothing. Programs without zernel have no others.
@@ -202,11 +202,43 @@ fn options(raw: &abi::zernel_options) -> Result<Options, Fault> {
     Ok(options.linger(Duration::from_nanos(raw.linger_ns)))
 }
 
-fn spec(raw: &abi::zernel_spec) -> Result<Spec, Fault> {
+/// Refuses a description that is not. It is all that a request that does nothing needs of one.
+fn check(raw: &abi::zernel_spec) -> Result<(), Fault> {
     let known = abi::ZERNEL_SPEC_EXACT | abi::ZERNEL_SPEC_INLINE;
     if raw.flags & !known != 0 {
         return Err(Fault::Argument("a flag is not known"));
     }
+    if raw.flags & abi::ZERNEL_SPEC_INLINE == 0 && !raw.stream.is_null() {
+        return Err(Fault::Argument(
+            "a stream takes the flag ZERNEL_SPEC_INLINE",
+        ));
+    }
+    // Nearly all have no features, and nothing at all in their place.
+    let any = raw.feature.iter().fold(0, |any, &feature| any | feature);
+    if (raw.features, raw.reserved, any) != (0, 0, 0) {
+        return check_features(raw);
+    }
+    Ok(())
+}
+
+#[cold]
+fn check_features(raw: &abi::zernel_spec) -> Result<(), Fault> {
+    let Some(rest) = raw.feature.get(raw.features as usize..) else {
+        return Err(Fault::Argument("there are more than 8 features"));
+    };
+    if raw.reserved != 0 {
+        return Err(Fault::Argument("a reserved field is not zero"));
+    }
+    match rest.iter().any(|&feature| feature != 0) {
+        true => Err(Fault::Argument(
+            "a feature beyond those that are given is not zero",
+        )),
+        false => Ok(()),
+    }
+}
+
+/// A description that is good, for the runtime.
+fn spec(raw: &abi::zernel_spec) -> Spec {
     let mut spec = Spec::new()
         .key(raw.key)
         .expected(Duration::from_nanos(raw.expected_ns))
@@ -214,34 +246,14 @@ fn spec(raw: &abi::zernel_spec) -> Result<Spec, Fault> {
     if raw.flags & abi::ZERNEL_SPEC_EXACT != 0 {
         spec = spec.exact();
     }
-    if let Some(features) = features(raw)? {
+    let given = raw.feature.get(..raw.features as usize).unwrap_or_default();
+    if let (false, Some(features)) = (given.is_empty(), Features::new(given)) {
         spec = spec.features(features);
     }
     match raw.flags & abi::ZERNEL_SPEC_INLINE {
-        0 if !raw.stream.is_null() => Err(Fault::Argument(
-            "a stream takes the flag ZERNEL_SPEC_INLINE",
-        )),
-        0 => Ok(spec),
+        0 => spec,
         // SAFETY: By the caller of zernel_begin().
-        _ => Ok(spec.inline(unsafe { Stream::from_raw(raw.stream) })),
-    }
-}
-
-/// The features of a kind of requests, if it has some.
-fn features(raw: &abi::zernel_spec) -> Result<Option<Features>, Fault> {
-    let split = raw.feature.split_at_checked(raw.features as usize);
-    let (given, rest) = split.ok_or(Fault::Argument("there are more than 8 features"))?;
-    if raw.reserved != 0 {
-        return Err(Fault::Argument("a reserved field is not zero"));
-    }
-    if rest.iter().any(|&feature| feature != 0) {
-        return Err(Fault::Argument(
-            "a feature beyond those that are given is not zero",
-        ));
-    }
-    match given.is_empty() {
-        true => Ok(None),
-        false => Ok(Features::new(given)),
+        _ => spec.inline(unsafe { Stream::from_raw(raw.stream) }),
     }
 }
 
@@ -323,8 +335,9 @@ unsafe extern "C" fn zernel_begin(
         let handle = unsafe { handle(runtime)? };
         place(request)?;
         // SAFETY: By the caller.
-        let spec = spec(&unsafe { read(from, SPEC)? })?;
-        let number = handle.begin(&spec)?;
+        let raw = unsafe { read(from, SPEC)? };
+        check(&raw)?;
+        let number = handle.begin(|| spec(&raw))?;
         // SAFETY: By the caller, and not null.
         unsafe { write(request, number) }
     })

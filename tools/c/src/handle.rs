@@ -57,11 +57,11 @@ impl Handle {
     }
 
     /// Begins a request; 0 for one that does nothing.
-    pub(crate) fn begin(&self, spec: &Spec) -> Result<u64, Fault> {
+    pub(crate) fn begin(&self, spec: impl FnOnce() -> Spec) -> Result<u64, Fault> {
         if self.never {
             return Ok(0);
         }
-        self.keep(self.runtime.begin(spec)?)
+        self.keep(self.runtime.begin(&spec())?)
     }
 
     /// Gives a request its name; 0 to one that does nothing.
@@ -89,7 +89,7 @@ impl Handle {
     pub(crate) fn begin_in_graph(&self, graph: u64, spec: &Spec) -> Result<u64, Fault> {
         if self.check_process().is_err() {
             // It is counted, and does nothing.
-            return self.begin(spec);
+            return self.begin(|| *spec);
         }
         self.keep(self.graphs.requests(graph)?.begin(spec))
     }
@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn numbers_that_are_none_are_over() {
         let handle = Handle::attach(&Options::default().mode(Mode::Off)).unwrap();
-        assert_eq!(handle.begin(&Spec::new()), Ok(0));
+        assert_eq!(handle.begin(Spec::new), Ok(0));
         assert_eq!(handle.end(0, Request::done), Ok(()));
         assert_eq!(handle.with(0, |_| 7), Ok(0));
         for number in [1, 64, 65, 127, 128, 129, 9 << 7 | 64, u64::MAX] {

@@ -30,18 +30,21 @@ impl Spec {
 
     /// The key of its preparation time: any number that stands for the causes of it, such as model
     /// and batch size.
+    #[inline]
     #[must_use]
     pub fn key(self, key: u64) -> Self {
         Self { key, ..self }
     }
 
     /// The expected time of its preparation, used while the key has no history; zero: not known.
+    #[inline]
     #[must_use]
     pub fn expected(self, expected: Duration) -> Self {
         Self { expected, ..self }
     }
 
     /// The longest time from begin to done that is no violation; zero: any.
+    #[inline]
     #[must_use]
     pub fn slo(self, slo: Duration) -> Self {
         Self { slo, ..self }
@@ -49,6 +52,7 @@ impl Spec {
 
     /// The numbers that its preparation time depends on. zernel's tunable `predictor` says whether they
     /// count; a module that is older than features refuses the request ([`Idle::Refused`]).
+    #[inline]
     #[must_use]
     pub fn features(self, features: Features) -> Self {
         Self {
@@ -58,6 +62,7 @@ impl Spec {
     }
 
     /// Its preparation takes as long as expected: history is not asked.
+    #[inline]
     #[must_use]
     pub fn exact(self) -> Self {
         Self {
@@ -71,6 +76,7 @@ impl Spec {
     ///
     /// Work that is put into it before the data is ready runs when the request is released, which an
     /// expired lease does, too.
+    #[inline]
     #[must_use]
     pub fn inline(self, stream: Stream) -> Self {
         Self {

@@ -3,7 +3,7 @@
 
 use cuda::{Executable, Stream};
 
-use super::{abi, c_int, c_void, call, handle, place, read, spec, write, Fault, SPEC};
+use super::{abi, c_int, c_void, call, check, handle, place, read, spec, write, Fault, SPEC};
 
 /// # Safety
 ///
@@ -54,7 +54,8 @@ pub(super) unsafe extern "C" fn zernel_graph_begin(
         place(request)?;
         // SAFETY: By the caller.
         let raw = unsafe { read(from, SPEC)? };
-        let spec = spec(&raw)?;
+        check(&raw)?;
+        let spec = spec(&raw);
         if raw.flags & abi::ZERNEL_SPEC_INLINE != 0 {
             return Err(Fault::Argument(
                 "the request of a graph goes into no stream",

@@ -259,14 +259,15 @@ fn features_arrive_and_bad_ones_are_refused() {
         ..Default::default()
     };
     let told = Spec::new().features(Features::new(&[i64::MIN, 7]).unwrap());
-    assert_eq!(spec(&good).unwrap(), told);
-    assert_eq!(spec(&abi::zernel_spec::default()).unwrap(), Spec::new());
+    assert_eq!((check(&good), spec(&good)), (Ok(()), told));
+    let none = abi::zernel_spec::default();
+    assert_eq!((check(&none), spec(&none)), (Ok(()), Spec::new()));
     let all = abi::zernel_spec {
         features: 8,
         feature: [-1; 8],
         ..good
     };
-    assert!(spec(&all).is_ok());
+    assert_eq!(check(&all), Ok(()));
     let runtime = attach(&off()).unwrap();
     let mut request = 7;
     let mut begin = |spec: &abi::zernel_spec| {
