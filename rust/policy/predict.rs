@@ -25,6 +25,7 @@ pub(crate) mod holt;
 pub(crate) mod margin;
 mod predictor;
 pub(crate) mod quantile;
+pub(crate) mod sharing;
 pub(crate) mod trigger;
 
 use super::units::Ns;

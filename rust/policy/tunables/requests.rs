@@ -33,6 +33,7 @@ pub(crate) struct Requests {
     measured: bool,
     margin: bool,
     costs: Costs,
+    shared_early: Option<u32>,
     preempt_timeout: Us,
     nice: Delta,
     no_holder: NoHolder,
@@ -95,6 +96,7 @@ impl Requests {
             measured: false,
             margin: false,
             costs: Costs::default(),
+            shared_early: None,
             preempt_timeout: Us(1_000),
             nice: Delta::NONE,
             no_holder: NoHolder::default(),
@@ -263,6 +265,21 @@ impl Requests {
         self.costs
     }
 
+    /// The cost of being early in predictions while several programs share the GPU; `None`: the usual one.
+    pub(crate) fn shared_early(&self) -> Option<u32> {
+        self.shared_early
+    }
+
+    /// Changes [`Self::shared_early`].
+    ///
+    /// # Errors
+    ///
+    /// Above [`Self::COST_MAX`].
+    pub(crate) fn set_shared_early(&mut self, cost: Option<u32>) -> Result<(), Refused> {
+        self.shared_early = cost.map(in_cost_range).transpose()?;
+        Ok(())
+    }
+
     /// The time that the GPU may take to give up a TSG.
     pub(crate) fn preempt_timeout(&self) -> Us {
         self.preempt_timeout
@@ -393,6 +410,10 @@ mod tests {
         }
         assert_eq!(r.set_early_cost(1_000_001), Err(Refused::OutOfRange));
         assert_eq!(r.set_late_cost(u32::MAX), Err(Refused::OutOfRange));
+        for bad in [1_000_001, u32::MAX] {
+            assert_eq!(r.set_shared_early(Some(bad)), Err(Refused::OutOfRange));
+        }
+        assert_eq!(r.shared_early(), None);
         assert_eq!(r.set_preempt_timeout(Us(0)), Err(Refused::OutOfRange));
         assert_eq!(
             r.set_preempt_timeout(Us(1_000_001)),
@@ -407,6 +428,10 @@ mod tests {
         assert!(r.set_lease(Us(100)).is_ok());
         assert!(r.set_early_cost(1_000_000).is_ok());
         assert!(r.set_late_cost(0).is_ok());
+        for good in [Some(0), Some(1_000_000), None] {
+            assert!(r.set_shared_early(good).is_ok());
+            assert_eq!(r.shared_early(), good);
+        }
         assert_eq!(r.nice(), Delta::NONE);
         let of = |number| Delta::new(number).unwrap_or_default();
         assert_eq!(r.set_nice(of(1)), Err(Refused::OutOfRange));

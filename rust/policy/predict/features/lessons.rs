@@ -3,8 +3,15 @@
 //!
 //! A slot keeps what it told of its last two requests, and notes how long they took. The next begin
 //! learns from both. There are never more: an outcome is known by the begin after the next.
+//! The regression has a lock of its own, so that no timer waits for it.
+
+use core::{
+    array::IntoIter,
+    iter::Flatten, //
+};
 
 use super::{
+    tuning::Epoch,
     Features,
     Memory,
     Regression, //
@@ -32,8 +39,13 @@ pub(crate) struct Learnt {
 }
 
 impl Learnt {
+    /// The epoch of its features.
+    pub(super) fn epoch(&self) -> Epoch {
+        self.lesson.features.epoch
+    }
+
     /// Has the regression of the key learn it.
-    pub(crate) fn teach(&self, regression: &mut Regression, memory: Memory) {
+    pub(super) fn teach(&self, regression: &mut Regression, memory: Memory) {
         let Lesson {
             features,
             costs,
@@ -42,6 +54,9 @@ impl Learnt {
         regression.observe(features, self.took, *costs, *fallback, memory);
     }
 }
+
+/// Lessons with their outcomes, the oldest first.
+pub(crate) type Taken = Flatten<IntoIter<Option<Learnt>, 2>>;
 
 /// The lessons of a slot: those of its last request, and of the one before it.
 #[derive(Debug)]
@@ -108,7 +123,7 @@ impl Lessons {
     }
 
     /// Those with an outcome, the oldest first. Each is told once.
-    pub(crate) fn take(&mut self) -> impl Iterator<Item = Learnt> {
+    pub(crate) fn take(&mut self) -> Taken {
         [self.before.take(), self.last.take()].into_iter().flatten()
     }
 }

@@ -4,7 +4,10 @@
 
 use crate::policy::predict::{
     features::{
+        knowledge::Knowledge,
+        lessons::{Lesson, Lessons},
         machine::{Counts, Machine, Window},
+        tuning::Tuning,
         Features, Memory, Regression, GIVEN,
     },
     quantile::Quantile,
@@ -44,6 +47,7 @@ fn features() -> impl Strategy<Value = Features> {
                 io: Ppm(io),
                 stalls: Permille(stalls),
             },
+            ..Features::NONE
         }
     })
 }
@@ -100,6 +104,43 @@ proptest! {
             // It is a low fractile, of a few that were learnt in the beginning, too.
             let error = told.0.abs_diff(took);
             prop_assert!(error <= took / 5 + 5_000, "{} for {}", told.0, took);
+        }
+    }
+
+    /// A regression that went through any changes of the tuning tells what one tells that was made anew
+    /// when the last epoch began.
+    #[test]
+    fn an_older_epoch_is_as_good_as_none(
+        steps in proptest::collection::vec((any::<u8>(), 0i64..1_000, 1u64..1_000_000), 20..200),
+    ) {
+        let mut tuning = Tuning::default();
+        let mut old = Knowledge::new(tuning.epoch);
+        let mut anew = Knowledge::new(tuning.epoch);
+        let mut lessons = Lessons::NONE;
+        let costs = Costs::default();
+        for (change, size, noise) in steps {
+            let before = tuning.epoch;
+            tuning = match change {
+                0..8 => tuning.then(None, tuning.measured),
+                8..16 => tuning.then(Some(Memory::DEFAULT), tuning.measured),
+                16..20 => tuning.then(tuning.memory, !tuning.measured),
+                20..40 => tuning.then(tuning.memory.map(|_| Memory::new(change.into())), tuning.measured),
+                _ => tuning,
+            };
+            if tuning.epoch != before {
+                anew = Knowledge::new(tuning.epoch);
+            }
+            let features = Features { epoch: tuning.epoch, ..of(size) };
+            let fallback = Some(Ns(100_000));
+            let both = [&old, &anew].map(|one| one.predict(&features, costs, fallback));
+            prop_assert_eq!(both[0], both[1]);
+            // The lesson ends after up to two more changes.
+            lessons.begin(Some(Lesson { features, costs, fallback }));
+            lessons.end(change % 2 == 0, Ns(size as u64 * 700 + noise / 100));
+            for learnt in lessons.take() {
+                old.learn(&learnt, tuning);
+                anew.learn(&learnt, tuning);
+            }
         }
     }
 
