@@ -425,6 +425,7 @@ sysfs::groups! {
     PredictorMargin,
     EarlyCost,
     LateCost,
+    triggers::SharedEarlyCost,
     PreemptTimeout,
     NoHolder,
     RequestNice,

@@ -7,7 +7,8 @@
 //! a [`slot::Slot`] →
 //! predictor, switch cost, statistics, new tickets of [`boost::Boosts`]. From the state of a slot
 //! on they are spinlocks that keep interrupts off, which timers take too; nothing is allocated,
-//! freed or looked up under them.
+//! freed or looked up under them. Features are learned from without the lock of a slot: `slots` →
+//! features of a key → its history.
 
 pub(crate) mod boost;
 pub(crate) mod device;
@@ -18,6 +19,7 @@ pub(crate) mod kicks;
 pub(crate) mod machine;
 mod order;
 pub(crate) mod share;
+mod sharing;
 pub(crate) mod sleep;
 pub(crate) mod slot;
 pub(crate) mod starts;

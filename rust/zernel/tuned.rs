@@ -8,7 +8,7 @@ use crate::policy::{
     nice::Delta,
     phase::Phase,
     predict::{
-        features::Memory,
+        features::tuning::Tuning,
         trigger::{
             Rule,
             Trigger, //
@@ -57,11 +57,13 @@ static SLICES: Atomic<u32> = Atomic::new(0);
 /// Slices follow latencies.
 const FOLLOWS: u32 = 1 << 8;
 
-/// The observations that a regression over features remembers, and [`MEASURED`]; 0: features do not count.
-static FEATURES: Atomic<u32> = Atomic::new(0);
+/// The [`Tuning`] of features.
+static FEATURES: Atomic<u64> = Atomic::new(0);
 
-/// The state of the machine counts as features, too.
-const MEASURED: u32 = 1 << 31;
+/// The cost of being early while programs share a GPU; [`AS_USUAL`]: that of [`COSTS`].
+static SHARED_EARLY: Atomic<u32> = Atomic::new(AS_USUAL);
+
+const AS_USUAL: u32 = u32::MAX;
 
 const NO_GROUP: u64 = u64::MAX;
 
@@ -83,7 +85,7 @@ const _: () = assert!(Trigger::Predicted.number() == 0);
 // Features have no number here, and those that do come before it.
 const _: () = assert!(Kind::Features.number() == 1 << TRIGGER);
 const _: () = assert!(Kind::Features.number() + 1 == Kind::ALL.len() as u32);
-const _: () = assert!(Memory::RANGE.1 < MEASURED);
+const _: () = assert!(Requests::COST_MAX < AS_USUAL);
 const _: () = assert!(Trigger::AtReady.number() < 1 << (MIN_PREP - TRIGGER));
 const _: () = assert!(Requests::MIN_PREP_MAX.0 < 1 << (30 - MIN_PREP));
 
@@ -135,11 +137,12 @@ fn publish_requests(requests: &Requests) {
     };
     // Requests without features are as if they did not count.
     let (predictor, memory) = match requests.predictor() {
-        Kind::Features => (Kind::Quantile, requests.memory().number()),
-        other => (other, 0),
+        Kind::Features => (Kind::Quantile, Some(requests.memory())),
+        other => (other, None),
     };
-    let measured = if requests.measured() { MEASURED } else { 0 };
-    FEATURES.store(if memory > 0 { memory | measured } else { 0 }, Relaxed);
+    let tuning = features().then(memory, requests.measured());
+    FEATURES.store(tuning.packed(), Relaxed);
+    SHARED_EARLY.store(requests.shared_early().unwrap_or(AS_USUAL), Relaxed);
     let predictor = predictor.number() | rule | order | margin;
     LEASE_AND_PREDICTOR.store(pack(requests.lease().0, predictor), Relaxed);
     COSTS.store(pack(costs.early, costs.late), Relaxed);
@@ -199,17 +202,18 @@ fn rule(predictor: u32) -> Rule {
     }
 }
 
-/// The memory of a regression over the features of a request, if they count.
-pub(crate) fn features() -> Option<Memory> {
-    match FEATURES.load(Relaxed) {
-        0 => None,
-        both => Some(Memory::new(both & !MEASURED)),
-    }
+/// The tuning of features.
+pub(crate) fn features() -> Tuning {
+    Tuning::unpacked(FEATURES.load(Relaxed))
 }
 
-/// True if the state of the machine counts as features beside those of the caller.
-pub(crate) fn features_are_measured() -> bool {
-    FEATURES.load(Relaxed) & MEASURED != 0
+/// The cost of being early while programs share a GPU, if that is another one.
+#[inline]
+pub(crate) fn shared_early() -> Option<u32> {
+    match SHARED_EARLY.load(Relaxed) {
+        AS_USUAL => None,
+        cost => Some(cost),
+    }
 }
 
 /// The margin of a key that nothing is known of.

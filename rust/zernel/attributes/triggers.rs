@@ -5,8 +5,10 @@ use super::{
     number,
     read,
     show_number,
+    show_option,
     switch,
     tune, //
+    NONE,
 };
 use crate::{
     glue::sysfs::Attribute,
@@ -15,7 +17,7 @@ use crate::{
         predict::Kind,
         units::Us, //
     },
-    registry::requests::forget_features,
+    request::share::learner,
 };
 use kernel::{
     fmt::Write as _,
@@ -40,10 +42,10 @@ impl Attribute for Predictor {
             t.requests_mut().set_predictor(kind);
             Ok(())
         })?;
-        match kind {
-            Kind::Features => Ok(()),
-            _ => forget_features(),
+        if kind != Kind::Features {
+            learner::give_back();
         }
+        Ok(())
     }
 }
 
@@ -79,6 +81,25 @@ impl Attribute for FeaturesMeasured {
             t.requests_mut().set_measured(on);
             Ok(())
         })
+    }
+}
+
+/// The cost of being early while programs share a GPU.
+pub(super) struct SharedEarlyCost;
+
+impl Attribute for SharedEarlyCost {
+    const NAME: &'static CStr = c"shared_early_cost";
+
+    fn show(out: &mut Formatter<'_>) -> Result {
+        show_option(out, read(|t| t.requests().shared_early())?)
+    }
+
+    fn store(text: &str) -> Result {
+        let cost = match text {
+            NONE => None,
+            _ => Some(number(text)?),
+        };
+        tune(|t| t.requests_mut().set_shared_early(cost))
     }
 }
 

@@ -85,7 +85,7 @@ pub(super) fn begin(client: &Client, arg: usize, size: usize) -> Result {
         features,
     };
     let (tsg, name) = (tsg::Id(begin.tsg), (begin.key, identity::caller_uid()));
-    let (mut is_there, mut is_bound) = (false, false);
+    let (mut is_there, mut is_bound, mut has_room) = (false, false, false);
     let mut slots = client.slots.lock();
     for _ in 0..TRIES {
         let slot = slots.slot(begin.slot)?;
@@ -110,8 +110,11 @@ pub(super) fn begin(client: &Client, arg: usize, size: usize) -> Result {
                 is_bound = true;
             }
             // A statistic that can be done without refuses no request: its key's quantile predicts it.
-            Outcome::NoRoom if !slot.make_room(name.1) => ask.features = None,
-            Outcome::NoRoom => {}
+            // So it is where other threads of the user take the room at once.
+            Outcome::NoRoom => match has_room {
+                false if slot.make_room(name.1) => has_room = true,
+                _ => ask.features = None,
+            },
             // Binding ends the request before, so that the answer is made sure of first.
             Outcome::Unbound | Outcome::Untold => {
                 drop(slots);
@@ -144,14 +147,16 @@ fn features(address: u64, exact: bool) -> Result<Option<Features>> {
     if options.flags != 0 || options.reserved != 0 || is_beyond {
         return Err(EINVAL);
     }
-    if exact || tuned::features().is_none() {
+    let tuning = tuned::features();
+    if exact || tuning.memory.is_none() {
         return Ok(None);
     }
     let mut features = Features {
-        machine: match tuned::features_are_measured() {
+        machine: match tuning.measured {
             true => machine::state(),
             false => Machine::default(),
         },
+        epoch: tuning.epoch,
         ..Features::NONE
     };
     for (to, from) in features.given.iter_mut().zip(given) {

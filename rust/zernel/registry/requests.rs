@@ -32,12 +32,10 @@ use crate::{
         device::Device,
         group::Group,
         keys::{
-            self,
             Found,
             Key,
             Memory, //
         },
-        share::learner,
         starts::Waiting,
         stats::{
             Levels,
@@ -136,25 +134,6 @@ pub(crate) fn key(user: Uid, name: u64) -> Result<Arc<Key>, Failure> {
             Found::Later => {}
         }
     }
-}
-
-/// Features of requests do not count any more: gives back what keys have learned from them. The registry is
-/// locked for one key at a time.
-///
-/// # Errors
-///
-/// `ENODEV` the module is on its way out.
-pub(crate) fn forget_features() -> Result {
-    let mut from = Some(keys::FIRST);
-    // Those that come meanwhile learn nothing.
-    while let Some(key) = from.filter(|_| learner::are_some()) {
-        let Some((name, key)) = super::with(|r| r.key_from(key))? else {
-            break;
-        };
-        key.forget_features();
-        from = keys::after(name);
-    }
-    Ok(())
 }
 
 impl Registry {

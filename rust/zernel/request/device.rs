@@ -11,6 +11,7 @@ use super::{
         Urgent, //
     },
     order::Order,
+    sharing::Sharing,
     sleep,
     starts::{
         Start,
@@ -84,6 +85,8 @@ pub(crate) struct Device {
     /// TSGs that are to be served at once.
     #[pin]
     kicks: Kicks,
+    /// The TSGs that share it.
+    pub(super) sharing: Sharing,
     /// Requests whose triggers wait for their turn.
     #[pin]
     pub(super) order: Order,
@@ -124,6 +127,7 @@ impl Device {
                 gate_cost: Atomic::new(Self::GATE_PRIOR),
                 holds: Holds::new(),
                 kicks <- Kicks::new(can_kick),
+                sharing: Sharing::new(),
                 order <- order,
                 totals,
                 starts <- new_raw_lock!(starts, c"zernel_starts"),

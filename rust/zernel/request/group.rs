@@ -9,11 +9,13 @@ use crate::{
     error::Failure,
     glue::{
         errno,
-        memory::account_nowait, //
+        memory::account_nowait,
+        time::now_ns, //
     },
     ids::TsgId,
     policy::{
         level::Level,
+        predict::Costs,
         request::record::Cause,
         units::Ns, //
     },
@@ -165,6 +167,17 @@ impl Group {
             return Err(errno::unsupported());
         }
         Ok(())
+    }
+
+    /// A request begins: being early has another cost for its prediction, if programs share the GPU. A
+    /// TSG counts with a level that only privilege gives.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn weigh(&self, early: u32, costs: &mut Costs) {
+        let counts = self.level().is_some_and(|l| l.is_above(Level::DEFAULT));
+        if counts && self.gpu.sharing.begin(self.tsg, Ns(now_ns())) {
+            *costs = costs.with_early(early);
+        }
     }
 
     /// Memory for [`Self::attach`].

@@ -18,8 +18,11 @@ use kernel::{
 };
 
 pub(crate) use key::Key;
-pub(super) use key::Prediction;
 use key::OFTEN;
+pub(super) use key::{
+    Prediction,
+    Thought, //
+};
 
 /// Most keys at a time.
 pub(crate) const MAX: u32 = 65_536;

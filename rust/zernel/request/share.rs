@@ -38,6 +38,7 @@ use kernel::{
         Arc, //
     },
 };
+use learner::Learner;
 
 /// Most pages of slots of a user.
 const PAGES_PER_USER: u32 = 256;
@@ -114,6 +115,10 @@ struct Shares {
     users: RBTree<Uid, User>,
     /// Keys that learn from features; no count is 0.
     learners: RBTree<Uid, u32>,
+    /// Their places, those of each user in the order in which they are lost.
+    seats: RBTree<learner::Name, Arc<Learner>>,
+    /// The last place that was given.
+    last_learner: u64,
     /// Pages of all users.
     pages: u64,
 }
@@ -144,6 +149,8 @@ impl Shares {
         Self {
             users: RBTree::new(),
             learners: RBTree::new(),
+            seats: RBTree::new(),
+            last_learner: 0,
             pages: 0,
         }
     }

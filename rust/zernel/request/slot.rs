@@ -4,6 +4,7 @@
 mod begin;
 mod roles;
 mod state;
+mod think;
 mod turn;
 
 use super::{
@@ -37,11 +38,6 @@ use crate::{
     policy::{
         deadline::Order,
         level::Level,
-        predict::{
-            fixed::Fixed,
-            Choice,
-            Kind, //
-        },
         request::{
             self,
             record::Cause,
@@ -171,7 +167,7 @@ impl Slot {
         }
         let mut state = self.lock();
         state.ahead = None;
-        state.study();
+        let due = state.due();
         let unused = state.key.replace((name, key));
         let before = state.ticket.replace(ticket);
         drop(state);
@@ -181,6 +177,9 @@ impl Slot {
         }
         // Dropped without the lock.
         drop((unused, before));
+        if let Some(due) = due {
+            due.learn();
+        }
         Ok(())
     }
 
@@ -209,22 +208,22 @@ impl Slot {
         mut tell: impl FnMut(Begun) -> bool,
     ) -> Result<Outcome> {
         let settings = tuned::requested();
-        let mut choice = Choice {
-            kind: match ask.exact {
-                true => Kind::Fixed,
-                false => settings.predictor,
-            },
-            costs: settings.costs,
-            fixed: match ask.expected {
-                Ns::ZERO if !ask.exact => Fixed::default(),
-                expected => Fixed(expected),
-            },
-            margin: settings.margin && !ask.exact,
-        };
+        let mut choice = ask.choice(&settings);
+        let mut thought = None;
+        if let Some(features) = ask.features {
+            choice = choice.of_features();
+            match self.think(tsg, name, ask, features, choice)? {
+                Ok(predicted) => thought = Some(predicted),
+                Err(outcome) => return Ok(outcome),
+            }
+        }
         let mut guard = self.lock();
         let (cost, phase, level) = match guard.bound(tsg, name) {
             Some(group) => {
                 group.check(ask.holder)?;
+                if let Some(early) = tuned::shared_early() {
+                    group.weigh(early, &mut choice.costs);
+                }
                 let phase = group.gpu.phase();
                 let cost = match ask.holder {
                     true => group.gpu.switch_cost(phase),
@@ -234,26 +233,28 @@ impl Slot {
             }
             None => return Ok(Outcome::Unbound),
         };
-        if ask.features.is_some() {
-            if guard.lacks_room() {
-                return Ok(Outcome::NoRoom);
-            }
-            choice = choice.of_features();
-        }
         let now = Ns(now_ns());
         let seen = self.observe();
         if guard.requests.is_behind() {
             guard.catch_up();
         }
-        let mut predicted = guard.predict(choice, ask.features);
+        let mut predicted = match &thought {
+            Some(thought) => thought.told,
+            None => guard.predict(choice),
+        };
         if predicted.is_none() || guard.level != level {
             // Anything to learn is worth the wait, and is counted under its own level.
             if !tell(Begun::default()) {
                 return Ok(Outcome::Untold);
             }
             self.retire(&mut guard, now, &seen);
-            predicted = guard.predict(choice, ask.features);
+            predicted = match &mut thought {
+                Some(thought) => guard.think_again(thought, choice),
+                None => guard.predict(choice),
+            };
         }
+        // As early as alone: a switch takes as long.
+        choice.costs = settings.costs;
         // Without anything known, at once.
         let predicted = predicted.unwrap_or(ask.expected);
         let known = (predicted > Ns::ZERO).then_some(predicted);
@@ -303,8 +304,9 @@ impl Slot {
         }
         state.level = level;
         state.phase = phase;
+        let mut due = None;
         if choice.margin | state.choices.0.margin | state.choices.1.margin {
-            state.keep(choice, ask.features);
+            due = state.keep(choice, ask.features, thought.as_ref());
         }
         state.uncounted.begun += 1;
         trace::request_begin(tsg.0, number.get(), plan.predicted.0, trigger_at.0);
@@ -320,8 +322,12 @@ impl Slot {
             self.apply(&mut guard, now, &actions);
         }
         guard.follow();
-        if ordered || guard.turn.is_some() {
-            self.take_turn(guard, name.1);
+        match ordered || guard.turn.is_some() {
+            true => self.take_turn(guard, name.1),
+            false => drop(guard),
+        }
+        if let Some(due) = due {
+            due.learn();
         }
         Ok(Outcome::Begun)
     }
@@ -367,8 +373,8 @@ impl Slot {
     pub(crate) fn close(self: &Arc<Self>, cause: Cause) {
         self.end(cause);
         let mut state = self.lock();
-        // No begin of this slot follows that would.
-        state.study();
+        // No begin of this slot follows that would learn from them.
+        let due = state.due();
         let (group, ticket) = (state.group.take(), state.ticket.take());
         drop(state);
         if let Some(ticket) = &ticket {
@@ -376,6 +382,9 @@ impl Slot {
         }
         // Dropped without the lock.
         drop(ticket);
+        if let Some(due) = due {
+            due.learn();
+        }
         if let Some(group) = group {
             group.gpu.order.part();
             group.detach(self);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
-//! One key: the memory of its preparation times.
+//! One key: the memory of its preparation times, and the way to what was learned from features.
 
 use crate::{
-    error::Failure,
     glue::{
         identity::Uid,
         irqlock::{
@@ -14,11 +13,11 @@ use crate::{
     policy::{
         predict::{
             features::{
-                lessons::Learnt,
-                Features,
-                Regression, //
+                lessons::Taken,
+                Features, //
             },
             Choice,
+            Costs,
             History, //
         },
         units::{
@@ -26,7 +25,10 @@ use crate::{
             Permille, //
         },
     },
-    request::share::learner::Learner,
+    request::share::learner::{
+        Learner,
+        Seat, //
+    },
     tuned, //
 };
 use kernel::{
@@ -59,15 +61,18 @@ pub(crate) struct Key {
 /// All that is known of a key's preparations.
 struct Known {
     history: History,
-    /// From the first request with features on, for as long as they count.
-    learned: Option<Learned>,
+    /// From the first request with features on.
+    seat: Option<Seat>,
 }
 
-/// The knowledge from features.
-struct Learned {
-    regression: KBox<Regression>,
-    #[expect(dead_code, reason = "it is only dropped")]
-    place: Learner,
+/// The prediction of a request with features.
+pub(crate) struct Thought {
+    /// The time from begin at which the GPU shall be free.
+    pub(crate) told: Option<Ns>,
+    /// The same without features.
+    pub(crate) fallback: Option<Ns>,
+    /// The costs of errors that both are for.
+    pub(crate) costs: Costs,
 }
 
 /// The prediction of a key.
@@ -87,7 +92,7 @@ impl Key {
             pin_init!(Self {
                 known <- new_irq_lock!(Known {
                     history: History::new(margin),
-                    learned: None,
+                    seat: None,
                 }, c"zernel_key"),
                 version: Atomic::new(0),
                 used: Atomic::new(0),
@@ -96,7 +101,7 @@ impl Key {
         )
     }
 
-    /// Learns from a preparation and how it was predicted; from its features by [`Self::study`].
+    /// Learns from a preparation and how it was predicted; from its features by [`Self::think`].
     pub(crate) fn learn(&self, took: Ns, choice: Choice) {
         self.touch();
         let mut known = self.known.lock();
@@ -118,70 +123,72 @@ impl Key {
         }
     }
 
-    /// The same for a request with these features, and what it would be without.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn predict_from(
-        &self,
-        features: &Features,
-        choice: Choice,
-    ) -> (Option<Ns>, Option<Ns>) {
-        let known = self.known.lock();
-        let fallback = known.history.predict(choice);
-        let told = match &known.learned {
-            Some(learned) => learned.regression.predict(features, choice.costs, fallback),
-            None => fallback,
-        };
-        (told, fallback)
+    /// Learns from requests that are over, and predicts one with these features. `None`: it has no room
+    /// for what is learned from features.
+    ///
+    /// Sleeps: a regression has a mutex, so that no interrupt waits for it.
+    pub(crate) fn think(&self, due: Taken, features: &Features, choice: Choice) -> Option<Thought> {
+        let learner = self.learner()?;
+        learner.touch();
+        let mut knowledge = learner.knowledge();
+        let knowledge = (*knowledge).as_mut()?;
+        let tuning = tuned::features();
+        for learnt in due {
+            knowledge.learn(&learnt, tuning);
+        }
+        let fallback = self.known.lock().history.predict(choice);
+        Some(Thought {
+            told: knowledge.predict(features, choice.costs, fallback),
+            fallback,
+            costs: choice.costs,
+        })
     }
 
-    /// Learns from the features of a preparation, if there is room for that.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn study(&self, learnt: &Learnt) {
-        if let Some(learned) = &mut self.known.lock().learned {
-            let memory = tuned::features().unwrap_or_default();
-            learnt.teach(&mut learned.regression, memory);
+    /// Learns from requests that are over, if there is room for that. Sleeps.
+    pub(crate) fn study(&self, due: Taken) {
+        let Some(learner) = self.learner() else {
+            return;
+        };
+        let tuning = tuned::features();
+        let mut knowledge = learner.knowledge();
+        if let Some(knowledge) = &mut *knowledge {
+            for learnt in due {
+                knowledge.learn(&learnt, tuning);
+            }
         }
     }
 
-    /// True if it has room for what is learned from features.
-    pub(crate) fn has_room(&self) -> bool {
-        self.known.lock().learned.is_some()
+    fn learner(&self) -> Option<Arc<Learner>> {
+        self.known.lock().seat.as_ref().map(Seat::learner)
     }
 
-    /// Makes that room, for one of `user`'s keys. Returns false without memory or a place for it, and if
-    /// features do not count any more.
+    /// Makes room for what is learned from features, for one of `user`'s keys. Returns false without
+    /// memory, and if features do not count any more.
     pub(crate) fn make_room(&self, user: Uid) -> bool {
-        let Ok(new) = Learned::new(user) else {
+        let Some(new) = Seat::new(user, tuned::features()) else {
             return false;
         };
         let mut known = self.known.lock();
-        // Looked at with the lock held: `forget_features` takes it once they do not count.
-        let unused = match known.learned.is_none() && tuned::features().is_some() {
-            true => known.learned.replace(new),
-            false => Some(new),
+        let has_room = known.seat.as_ref().is_some_and(Seat::is_kept);
+        // Unless another thread was faster.
+        let unused = match has_room {
+            true => Some(new),
+            false => known.seat.replace(new),
         };
-        let has_room = known.learned.is_some();
-        // Dropped without the lock.
         drop(known);
-        drop(unused);
-        has_room
-    }
-
-    /// Gives that room back, and forgets what was learned.
-    pub(crate) fn forget_features(&self) {
-        let unused = self.known.lock().learned.take();
         // Dropped without the lock.
         drop(unused);
+        true
     }
 
     /// The share of its preparations that features foretold lately, and whether predictions follow
-    /// them; `None` if no request had any that counted.
+    /// them; `None` if no request had any that count.
     pub(crate) fn confidence(&self) -> Option<(Permille, bool)> {
-        let known = self.known.lock();
-        let regression = &known.learned.as_ref()?.regression;
-        Some((regression.confidence(), regression.is_used()))
+        let learner = self.learner()?;
+        let tuning = tuned::features();
+        tuning.memory?;
+        let knowledge = learner.knowledge();
+        knowledge.as_ref()?.confidence(tuning.epoch)
     }
 
     /// True if this is still the answer of [`Self::predict`].
@@ -209,19 +216,5 @@ impl Known {
     #[inline(never)]
     fn learn_more(&mut self, took: Ns, choice: Choice) {
         self.history.observe(took, choice);
-    }
-}
-
-impl Learned {
-    /// Nothing yet.
-    ///
-    /// # Errors
-    ///
-    /// As [`Learner::new`].
-    fn new(user: Uid) -> Result<Self, Failure> {
-        // First, so that it takes no memory where there is no place.
-        let place = Learner::new(user)?;
-        let regression = KBox::new(Regression::NEW, GFP_KERNEL_ACCOUNT)?;
-        Ok(Self { regression, place })
     }
 }

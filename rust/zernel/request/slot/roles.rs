@@ -6,10 +6,7 @@ use super::{
     Slot, //
 };
 use crate::{
-    glue::{
-        identity::Uid,
-        time::now_ns, //
-    },
+    glue::time::now_ns,
     policy::{
         request::record::Cause,
         units::Ns, //
@@ -26,16 +23,6 @@ use crate::{
     },
 };
 use kernel::sync::Arc;
-
-impl Slot {
-    /// Makes room for what is learned from features of its key, one of this user's. Returns whether there
-    /// is some.
-    #[cold]
-    pub(crate) fn make_room(&self, user: Uid) -> bool {
-        let key = self.lock().key.as_ref().map(|(_, key)| key.clone());
-        key.is_some_and(|key| key.make_room(user))
-    }
-}
 
 impl Member for Slot {
     /// Makes its requests a TSG's. The present one is over. Returns the TSG before.

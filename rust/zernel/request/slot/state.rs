@@ -15,7 +15,8 @@ use crate::{
             features::{
                 lessons::{
                     Lesson,
-                    Lessons, //
+                    Lessons,
+                    Taken, //
                 },
                 Features, //
             },
@@ -40,7 +41,8 @@ use crate::{
         holds::Hold,
         keys::{
             Key,
-            Prediction, //
+            Prediction,
+            Thought, //
         },
     },
 };
@@ -54,6 +56,21 @@ pub(super) struct Turn {
     pub(super) gpu: Arc<Device>,
     pub(super) place: Place,
     pub(super) number: Number,
+}
+
+/// Lessons to be learned without the lock of the slot: not in a timer, but by a call.
+pub(super) struct Due {
+    pub(super) key: Arc<Key>,
+    pub(super) lessons: Taken,
+}
+
+impl Due {
+    /// Has the key learn them. Sleeps.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn learn(self) {
+        self.key.study(self.lessons);
+    }
 }
 
 /// The state that the lock of a slot protects.
@@ -78,9 +95,7 @@ pub(crate) struct State {
     /// them has a margin or features, which is all that is learned from it.
     pub(super) choices: (Choice, Choice),
     /// The lessons from the features of both.
-    lessons: Lessons,
-    /// The prediction of the quantile when features were asked last.
-    fallback: Option<Ns>,
+    pub(super) lessons: Lessons,
     /// The prediction of the key, for the next begin.
     pub(super) ahead: Option<Prediction>,
     /// Events that the statistics do not have yet.
@@ -107,7 +122,6 @@ impl State {
             waits_for_lc: false,
             choices: (Choice::default(), Choice::default()),
             lessons: Lessons::NONE,
-            fallback: None,
             ahead: None,
             uncounted: Uncounted::default(),
             holds: None,
@@ -170,7 +184,7 @@ impl State {
         self.count();
         // As the one before this is most likely to be asked for.
         if let Some(ahead) = self.ahead {
-            self.predict(ahead.choice, None);
+            self.predict(ahead.choice);
         }
     }
 
@@ -184,59 +198,55 @@ impl State {
 
     /// The time from begin at which the GPU shall be free; `None` if nothing is known.
     #[inline]
-    pub(super) fn predict(&mut self, choice: Choice, features: Option<&Features>) -> Option<Ns> {
+    pub(super) fn predict(&mut self, choice: Choice) -> Option<Ns> {
         let (_, key) = self.key.as_ref()?;
-        match (&self.ahead, features) {
-            (Some(ahead), _) if ahead.choice == choice && key.predicts(ahead) => ahead.time,
-            (_, Some(features)) => self.predict_from(features, choice),
+        match &self.ahead {
+            Some(ahead) if ahead.choice == choice && key.predicts(ahead) => ahead.time,
             _ => self.ahead.insert(key.predict(choice)).time,
         }
     }
 
-    /// The same for a request with features, after what there is to learn.
+    /// The same for a request with features, when more was learned of its key than features tell.
     #[cold]
     #[inline(never)]
-    fn predict_from(&mut self, features: &Features, choice: Choice) -> Option<Ns> {
-        self.study();
+    pub(super) fn think_again(&self, thought: &mut Thought, choice: Choice) -> Option<Ns> {
         let (_, key) = self.key.as_ref()?;
-        let (told, fallback) = key.predict_from(features, choice);
-        self.fallback = fallback;
-        told
-    }
-
-    /// Learns from the features of requests that are over: not in a timer, but by a call that begins the
-    /// next one.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn study(&mut self) {
-        if let Some((_, key)) = &self.key {
-            for learnt in self.lessons.take() {
-                key.study(&learnt);
-            }
+        if thought.told.is_none() {
+            thought.fallback = key.predict(choice).time;
+            thought.told = thought.fallback;
         }
+        thought.told
     }
 
-    /// True if nothing can be learned from features yet, for want of memory.
+    /// The lessons that are due, from requests that are over.
     #[cold]
     #[inline(never)]
-    pub(super) fn lacks_room(&self) -> bool {
-        self.key.as_ref().is_some_and(|(_, key)| !key.has_room())
+    pub(super) fn due(&mut self) -> Option<Due> {
+        let (_, key) = self.key.as_ref()?;
+        (!self.lessons.is_none()).then(|| Due {
+            key: key.clone(),
+            lessons: self.lessons.take(),
+        })
     }
 
-    /// Keeps how the request that begins was predicted.
+    /// Keeps how the request that begins was predicted. Returns the lessons that are due.
     #[cold]
     #[inline(never)]
-    pub(super) fn keep(&mut self, choice: Choice, features: Option<&Features>) {
+    pub(super) fn keep(
+        &mut self,
+        choice: Choice,
+        features: Option<&Features>,
+        thought: Option<&Thought>,
+    ) -> Option<Due> {
         self.choices = (choice, self.choices.0);
-        if features.is_some() || !self.lessons.is_none() {
-            self.study();
-            let lesson = features.map(|&features| Lesson {
-                features,
-                costs: choice.costs,
-                fallback: self.fallback,
-            });
-            self.lessons.begin(lesson);
-        }
+        let due = self.due();
+        let lesson = features.zip(thought).map(|(&features, thought)| Lesson {
+            features,
+            costs: thought.costs,
+            fallback: thought.fallback,
+        });
+        self.lessons.begin(lesson);
+        due
     }
 
     /// The ticket, if threads of requests like this one are preferred where any are.

@@ -21,7 +21,6 @@ use self::estimate::Estimator;
 use self::keys::Keys;
 use self::order::Order;
 use self::rotation::Rotation;
-use self::sharing::Sharers;
 use self::slices::Slices;
 use super::slices::set_classes;
 use super::{retire, submit, Policy, Stream};
@@ -34,6 +33,7 @@ use crate::policy::deadline::Order as Kept;
 use crate::policy::level::{self, Level};
 use crate::policy::predict::features::{Features, Memory};
 use crate::policy::predict::fixed::Fixed;
+use crate::policy::predict::sharing::Begins;
 use crate::policy::predict::trigger::{Rule, Trigger};
 use crate::policy::predict::{Choice, Costs, Kind};
 use crate::policy::request::succession::Succession;
@@ -121,6 +121,8 @@ impl Options {
 struct Asked {
     key: u64,
     features: Features,
+    /// The costs of errors of its prediction.
+    costs: Costs,
 }
 
 impl Default for Asked {
@@ -128,6 +130,7 @@ impl Default for Asked {
         Self {
             key: 0,
             features: Features::NONE,
+            costs: Costs::default(),
         }
     }
 }
@@ -167,7 +170,7 @@ pub(crate) struct Zernel {
     budget: Option<Budget>,
     tunables: Tunables,
     slices: Option<Slices>,
-    sharers: Sharers,
+    begins: Begins,
     /// Latency-critical requests between begin and done.
     requests: u32,
 }
@@ -205,7 +208,7 @@ impl Zernel {
             budget: None,
             tunables,
             slices: None,
-            sharers: Sharers::default(),
+            begins: Begins::default(),
             requests: 0,
         }
     }
@@ -456,14 +459,11 @@ impl Policy for Zernel {
             let actions = self.lanes[client].requests.retire(now, &seen);
             self.act(world, client, actions);
         }
-        let mut choice = self.choice;
-        let group = world.clients[client].group;
-        if let (true, Some(early)) = (
-            self.sharers.begin(group, world.now),
-            self.options.shared_early,
-        ) {
-            choice.costs.early = early;
-        }
+        asked.costs = self.weigh(world, client);
+        let choice = Choice {
+            costs: asked.costs,
+            ..self.choice
+        };
         let lane = &mut self.lanes[client];
         let predicted = self.keys.predict(client, &asked, choice);
         // As early as alone: a switch takes as long.

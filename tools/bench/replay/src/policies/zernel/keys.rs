@@ -51,8 +51,9 @@ impl Keys {
         self.order.insert(age, place);
         known.age = age;
         if choice.kind == Kind::Features {
-            let fallback = known.history.predict(choice);
-            let (costs, memory) = (choice.costs, options.memory);
+            let costs = asked.costs;
+            let fallback = known.history.predict(Choice { costs, ..choice });
+            let memory = options.memory;
             known
                 .estimate
                 .observe(&asked.features, took, costs, fallback, memory);
