@@ -17,7 +17,7 @@ use crate::{
         predict::Kind,
         units::Us, //
     },
-    request::share::learner,
+    request::share::seat,
 };
 use kernel::{
     fmt::Write as _,
@@ -43,7 +43,7 @@ impl Attribute for Predictor {
             Ok(())
         })?;
         if kind != Kind::Features {
-            learner::give_back();
+            seat::give_back();
         }
         Ok(())
     }

@@ -4,6 +4,7 @@
 //! Their spinlock is taken as these come and go, and nothing is locked or allocated under it.
 
 pub(crate) mod learner;
+pub(crate) mod seat;
 
 use crate::{
     error::Failure,

@@ -25,9 +25,9 @@ use crate::{
             Permille, //
         },
     },
-    request::share::learner::{
-        Learner,
-        Seat, //
+    request::share::{
+        learner::Learner,
+        seat::Seat, //
     },
     tuned, //
 };

@@ -30,6 +30,7 @@ mod others;
 mod power;
 mod predictions;
 mod program;
+mod sharing;
 mod slots;
 mod starving;
 mod steady;
@@ -85,11 +86,15 @@ pub const SUITE: Suite = suite(
             "margins_begin_as_tuned",
             predictions::margins_begin_as_tuned,
         ),
+        case("sharing_has_its_cost", sharing::has_its_cost),
+        case("sharing_is_bounded", sharing::is_bounded),
         case("keys_of_users", keys::of_users),
         case("features_are_learnt", features::are_learnt),
         case("features_refuse_bad_fields", features::refuse_bad_fields),
         case("features_gain_nothing", features::gain_nothing),
         case("features_are_bounded", features::are_bounded),
+        case("features_have_epochs", features::have_epochs),
+        case("features_of_two_slots", features::of_two_slots),
         case(
             "features_are_learnt_at_the_end",
             features::are_learnt_at_the_end,

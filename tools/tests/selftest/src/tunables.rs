@@ -95,6 +95,7 @@ const ROWS: &[Row] = &[
     ("predictor_margin", "0", NONE, &["0", "1"]),
     ("early_cost", "1", (0, 1_000_000), &[]),
     ("late_cost", "6", (0, 1_000_000), &[]),
+    ("shared_early_cost", "none", (0, 1_000_000), &["none"]),
     ("no_holder", "kick", NONE, &["kick", "exclude"]),
     ("preempt_timeout_us", "1000", (1, 1_000_000), &[]),
     ("preempt_enabled", "1", NONE, &["0", "1"]),

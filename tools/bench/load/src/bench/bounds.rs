@@ -37,6 +37,8 @@ pub fn check(figures: &Figures) -> Result<(String, bool)> {
     let begin = begin.saturating_sub(median(&figures.calls, "getpid")?);
     let features = median(&figures.calls, requests::BEGIN_FEATURES)?;
     let features = features.saturating_sub(median(&figures.calls, "getpid")?);
+    let two_slots = median(&figures.calls, requests::BEGIN_TWO_SLOTS)?;
+    let two_slots = two_slots.saturating_sub(median(&figures.calls, "getpid")?);
     let timer = median(&figures.interrupts, requests::TIMER_FEATURES)?;
     let trigger = median(&figures.interrupts, requests::TRIGGER_MORE)?;
     let ready = figures
@@ -53,6 +55,11 @@ pub fn check(figures: &Figures) -> Result<(String, bool)> {
         (
             "REQUEST_BEGIN with features and a lesson, the same",
             features,
+            MOST_OF_BEGIN_FEATURES,
+        ),
+        (
+            "REQUEST_BEGIN beside another slot of the key, the same",
+            two_slots,
             MOST_OF_BEGIN_FEATURES,
         ),
         (
@@ -116,9 +123,10 @@ mod tests {
     const SWITCH: u64 = 2_000;
 
     /// Figures just within all bounds.
-    const MOST: [(&str, u64); 11] = [
+    const MOST: [(&str, u64); 12] = [
         ("REQUEST_BEGIN", GETPID + MOST_OF_BEGIN),
         (requests::BEGIN_FEATURES, GETPID + MOST_OF_BEGIN_FEATURES),
+        (requests::BEGIN_TWO_SLOTS, GETPID + MOST_OF_BEGIN_FEATURES),
         (requests::TIMER_FEATURES, MOST_OF_TIMER_FEATURES),
         (requests::TRIGGER_MORE, MOST_OF_TRIGGER),
         (switches::UNLOADED, SWITCH),
@@ -159,7 +167,7 @@ mod tests {
     fn more_than_it_may_cost_is_told() {
         let (text, holds) = check(&figures(&MOST, Some(0))).unwrap();
         assert!(holds, "{text}");
-        assert_eq!(text.matches("ok - ").count(), 11, "{text}");
+        assert_eq!(text.matches("ok - ").count(), 12, "{text}");
         let one_fails = |costs: &[(&'static str, u64)], ready| {
             let (text, holds) = check(&figures(costs, Some(ready))).unwrap();
             assert!(!holds, "{text}");

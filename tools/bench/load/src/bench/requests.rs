@@ -41,6 +41,9 @@ pub(super) const TRIGGER_MORE: &str = "trigger: more than the timerfd";
 /// Cost of a begin that learns from a request with features, and predicts another one.
 pub(super) const BEGIN_FEATURES: &str = "REQUEST_BEGIN (features, after a lesson)";
 
+/// The same beside another slot that teaches the key.
+pub(super) const BEGIN_TWO_SLOTS: &str = "REQUEST_BEGIN (features, two slots of a key)";
+
 /// Cost that features add to a timer with an outcome to learn from.
 pub(super) const TIMER_FEATURES: &str = "end of a lease: features, more than without";
 
@@ -67,12 +70,18 @@ pub(super) fn calls(meter: &Meter, zernel: &Zernel, id: tsg::Id) -> Result<Vec<F
         Ok(number)
     };
     let (third, sized) = (slots.slot(2).context("no slot 2")?, sized(id, 30));
-    let learn = || -> libzernel::Result<()> {
-        let begun = third.begin(&sized)?;
+    let fourth = slots.slot(3).context("no slot 3")?;
+    let learn_on = |slot: &Slot<'_>| -> libzernel::Result<()> {
+        let begun = slot.begin(&sized)?;
         pause(PREPARATION);
-        third.ready(begun.number);
+        slot.ready(begun.number);
         // By a call, so that the outcome is known before the next begin, which learns from it.
-        third.done_call(begun.number)
+        slot.done_call(begun.number)
+    };
+    let learn = || learn_on(&third);
+    let learn_both = || {
+        learn_on(&third)?;
+        learn_on(&fourth)
     };
     Ok(vec![
         meter.after(
@@ -92,6 +101,10 @@ pub(super) fn calls(meter: &Meter, zernel: &Zernel, id: tsg::Id) -> Result<Vec<F
         {
             let _features = Tuned::set("predictor", "features")?;
             meter.after(BEGIN_FEATURES, learn, |()| third.begin(&sized))?
+        },
+        {
+            let _features = Tuned::set("predictor", "features")?;
+            meter.after(BEGIN_TWO_SLOTS, learn_both, |()| third.begin(&sized))?
         },
         meter.after("REQUEST_UPDATE, ready", begun, |number| {
             slot.ready_call(number)

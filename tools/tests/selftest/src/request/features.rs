@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
-use anyhow::{ensure, Context as _, Result};
+use anyhow::{anyhow, ensure, Context as _, Result};
 use bytemuck::{bytes_of, Zeroable};
 use libzernel::request::{Begin, Features, Slot, Slots};
 use libzernel::sys::abi;
@@ -300,26 +300,33 @@ fn use_keys(user: u32, first: u64, count: u64) -> Outcome {
     })
 }
 
-/// A user has so many keys that learn from features; further ones are predicted by their quantile.
-/// Others have as many, and all of it is given back when features do not count any more.
+/// A user has so many keys that learn from features: with each further one, one loses what it has
+/// learned that was not used of late. Others have as many, and all of it is given back when features do not
+/// count any more.
 pub(super) fn are_bounded() -> Outcome {
     longest_lease()?;
     tune("predictor", "features")?;
     let first = new_key();
     check_eq!(learners(BOB)?, 0, "before");
-    use_keys(BOB, first, LEARNERS + 40)?;
+    by(BOB, |slot, begin| teach(slot, begin.key(first), 40))?;
+    // Both are known from now on, and one is used as others come.
+    use_keys(BOB, first + 1, 1)?;
+    for part in 0..8 {
+        use_keys(BOB, first + 2 + part * LEARNERS / 4, LEARNERS / 4)?;
+        use_keys(BOB, first, 2)?;
+        ensure!(learners(BOB)? <= LEARNERS as usize, "beyond the bound");
+    }
     check_eq!(learners(BOB)?, LEARNERS as usize, "the bound");
+    check_eq!(knows(BOB, first)?, Some(true), "used all the time");
     by(BOB, |slot, begin| {
-        // One of the last: it has no room, and is learned as without features.
-        let begin = begin.key(first + LEARNERS + 7);
-        teach(slot, begin, 40)?;
+        // One of the first: it lost its place, gets another one, and learns anew.
+        let begin = begin.key(first + 7);
+        check_eq!(knows(BOB, first + 7)?, None, "used once");
+        teach(slot, begin, LESSONS)?;
         // The next begin knows the newest one.
-        predicted(slot, &begin)?;
-        let plain = predicted(slot, &begin)?;
-        ensure!(plain.is_some(), "nothing was learned");
-        for ms in [SMALL, LARGE] {
-            check_eq!(predicted(slot, &sized(begin, ms)?)?, plain, "{ms} ms");
-        }
+        predicted(slot, &sized(begin, SMALL)?)?;
+        let small = predicted(slot, &sized(begin, SMALL)?)?.unwrap_or_default();
+        ensure!(small < Duration::from_millis(2 * SMALL), "small: {small:?}");
         Ok(())
     })?;
     check_eq!(learners(BOB)?, LEARNERS as usize, "no more");
@@ -335,4 +342,101 @@ pub(super) fn are_bounded() -> Outcome {
     use_keys(BOB, first + LEARNERS, 3)?;
     check_eq!(learners(BOB)?, 3, "when they count again");
     Ok(())
+}
+
+/// True if a key has learned something, `None` if it has no place for that.
+fn knows(user: u32, key: u64) -> Result<Option<bool>> {
+    let state = fs::read_to_string("/sys/kernel/debug/zernel/state")?;
+    let line = format!("key {key} uid {user} confidence ");
+    let told = state.lines().find_map(|at| at.strip_prefix(&line));
+    Ok(told.map(|told| !told.starts_with("0 ")))
+}
+
+/// A change of the features that count begins anew, for keys that are bound to a slot, too; one of the
+/// memory does not.
+pub(super) fn have_epochs() -> Outcome {
+    let (_lab, client) = lab()?;
+    let slot = client.slot(0);
+    let key = new_key();
+    let begin = Begin::new(client.tsg).key(key);
+    tune("predictor", "features")?;
+    for (tunable, on, off) in [
+        ("features_measured", "1", "0"),
+        ("predictor", "quantile", "features"),
+    ] {
+        teach(&slot, begin, 40)?;
+        predicted(&slot, &sized(begin, SMALL)?)?;
+        check_eq!(knows(0, key)?, Some(true), "{tunable}: learned");
+        tune("features_memory", 64)?;
+        tune("features_memory", 128)?;
+        check_eq!(knows(0, key)?, Some(true), "another memory");
+        tune(tunable, on)?;
+        check_eq!(knows(0, key)?, None, "{tunable} {on}");
+        tune(tunable, off)?;
+        check_eq!(knows(0, key)?, None, "{tunable} {off}");
+        let plain = predicted(&slot, &begin)?;
+        for ms in [SMALL, LARGE] {
+            check_eq!(predicted(&slot, &sized(begin, ms)?)?, plain, "{tunable}");
+        }
+    }
+    Ok(())
+}
+
+/// Threads whose slots have one key teach it together, and each lesson counts: neither finds the regression
+/// taken away by the other one.
+pub(super) fn of_two_slots() -> Outcome {
+    let (_lab, client) = lab()?;
+    tune("predictor", "features")?;
+    let begin = Begin::new(client.tsg).key(new_key());
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..2)
+            .map(|number| {
+                let slot = client.slot(number);
+                scope.spawn(move || teach(&slot, begin, LESSONS / 2))
+            })
+            .collect();
+        threads
+            .into_iter()
+            .try_for_each(|thread| thread.join().map_err(|_| anyhow!("a thread panicked"))?)
+    })?;
+    for number in 0..2 {
+        predicted(&client.slot(number), &begin)?;
+    }
+    for number in [0, 1] {
+        let slot = client.slot(number);
+        let small = predicted(&slot, &sized(begin, SMALL)?)?.unwrap_or_default();
+        let large = predicted(&slot, &sized(begin, LARGE)?)?.unwrap_or_default();
+        println!("    # slot {number}: small {small:?}, large {large:?}");
+        ensure!(small < Duration::from_millis(2 * SMALL), "small: {small:?}");
+        ensure!(large > Duration::from_millis(LARGE / 2), "large: {large:?}");
+    }
+    // Both hammer it with lessons, and a third thread changes what counts.
+    let end = std::time::Instant::now() + Duration::from_secs(2);
+    std::thread::scope(|scope| -> Outcome {
+        let threads: Vec<_> = (0..2)
+            .map(|number| {
+                let slot = client.slot(number);
+                scope.spawn(move || -> Outcome {
+                    let mut n = 0;
+                    while std::time::Instant::now() < end {
+                        n += 1;
+                        let begun = slot.begin(&sized(begin, n % 50)?)?;
+                        slot.ready_at(begun.number, Timestamp::now());
+                        slot.done_call(begun.number)?;
+                    }
+                    Ok(())
+                })
+            })
+            .collect();
+        while std::time::Instant::now() < end {
+            for (name, value) in [("features_measured", "1"), ("predictor", "quantile")] {
+                tune(name, value)?;
+            }
+            tune("features_measured", "0")?;
+            tune("predictor", "features")?;
+        }
+        threads
+            .into_iter()
+            .try_for_each(|thread| thread.join().map_err(|_| anyhow!("a thread panicked"))?)
+    })
 }
