@@ -9,7 +9,6 @@ use libzernel::{Level, Target, Timestamp};
 
 use super::predictions::predicted;
 use super::{lab, new_key, Client};
-use crate::check_eq;
 use crate::common::{level, switch_ns, tune, Lab};
 use crate::harness::Outcome;
 
@@ -49,6 +48,18 @@ fn begin_of(client: &Client) -> Outcome {
     Ok(())
 }
 
+/// True if a look right behind a begin of a neighbour finds it: less than a second later, which a machine
+/// that is busy has to try again.
+fn beside(neighbour: &Client, look: impl Fn() -> Result<bool>) -> Result<bool> {
+    for _ in 0..10 {
+        begin_of(neighbour)?;
+        if look()? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// True if the longer time is told.
 fn is_late(told: Option<Duration>) -> bool {
     told.is_some_and(|told| told > TIMES[1] / 2)
@@ -85,18 +96,20 @@ pub(super) fn has_its_cost() -> Outcome {
             begin_of(&neighbour(&lab, low)?)?;
             ensure!(!look(&slot)?, "{predictor}: beside one of level {low:?}");
         }
-        begin_of(&other)?;
         for slot in [&slot, &second, &slot] {
-            ensure!(look(slot)?, "{predictor}: shared");
+            let is_shared = beside(&other, || look(slot))?;
+            ensure!(is_shared, "{predictor}: shared");
         }
-        begin_of(&neighbour(&lab, Some(level(5)))?)?;
-        ensure!(look(&slot)?, "{predictor}: beside one of level 5");
+        let fifth = neighbour(&lab, Some(level(5)))?;
+        std::thread::sleep(APART);
+        let is_shared = beside(&fifth, || look(&slot))?;
+        ensure!(is_shared, "{predictor}: beside one of level 5");
         std::thread::sleep(APART);
         for slot in [&slot, &second] {
             ensure!(!look(slot)?, "{predictor}: alone again");
         }
-        begin_of(&other)?;
-        ensure!(look(&slot)?, "{predictor}: shared again");
+        let is_shared = beside(&other, || look(&slot))?;
+        ensure!(is_shared, "{predictor}: shared again");
         tune("shared_early_cost", "none")?;
         ensure!(!look(&slot)?, "{predictor}: as usual");
     }
@@ -112,18 +125,20 @@ pub(super) fn is_bounded() -> Outcome {
     let begin = Begin::new(client.tsg).key(new_key());
     teach(&slot, &begin)?;
     let alone = predicted(&slot, &begin)?;
-    tune("early_cost", 6)?;
+    tune("early_cost", 48)?;
     let dear = predicted(&slot, &begin)?;
+    ensure!(alone < dear, "{alone:?} and {dear:?}");
     tune("early_cost", 1)?;
-    tune("shared_early_cost", 6)?;
+    tune("shared_early_cost", 48)?;
     let hostile = neighbour(&lab, Some(Level::LC))?;
     for n in 0..500 {
         begin_of(&hostile)?;
         let told = predicted(&slot, &begin)?;
         ensure!([alone, dear].contains(&told), "{told:?} after {n}");
     }
-    check_eq!(predicted(&slot, &begin)?, dear, "shared");
-    // All of the switch comes off, as with the usual costs, and not a sixth.
+    let is_shared = beside(&hostile, || Ok(predicted(&slot, &begin)? == dear))?;
+    ensure!(is_shared, "never shared");
+    // All of the switch comes off, as with the usual costs, and not a 48th.
     begin_of(&hostile)?;
     let before = Timestamp::now();
     let begun = slot.begin(&begin)?;
