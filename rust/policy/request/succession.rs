@@ -6,6 +6,7 @@
 //! call waits for it; it is the same.
 
 use super::{
+    ended::Ended,
     order::Standing,
     record::{
         Cause,
@@ -102,6 +103,16 @@ impl Succession {
     /// As [`Slot::deadline`].
     pub(crate) fn deadline(&self) -> Ns {
         self.current().deadline()
+    }
+
+    /// As [`Slot::due`].
+    pub(crate) fn due(&self) -> (Ns, Ns) {
+        self.current().due()
+    }
+
+    /// As [`Slot::ended`].
+    pub(crate) fn ended(&self, number: Number) -> Option<Ended> {
+        self.even.ended(number).or(self.odd.ended(number))
     }
 
     /// As [`Slot::grant`].

@@ -3,6 +3,7 @@
 
 mod begin;
 mod roles;
+mod seat;
 mod state;
 mod turn;
 
@@ -37,11 +38,6 @@ use crate::{
     policy::{
         deadline::Order,
         level::Level,
-        predict::{
-            fixed::Fixed,
-            Choice,
-            Kind, //
-        },
         request::{
             self,
             record::Cause,
@@ -73,6 +69,7 @@ use kernel::{
         Arc, //
     },
 };
+use seat::Seat;
 pub(crate) use state::Name;
 use state::State;
 
@@ -206,34 +203,38 @@ impl Slot {
         tsg: TsgId,
         name: Name,
         ask: &Begin<'_>,
+        tell: impl FnMut(Begun) -> bool,
+    ) -> Result<Outcome> {
+        self.begin_as::<false>(tsg, name, ask, None, tell)
+    }
+
+    /// The same; with `ADMIT`, of a request that was admitted, and has this seat.
+    #[inline(always)]
+    fn begin_as<const ADMIT: bool>(
+        self: &Arc<Self>,
+        tsg: TsgId,
+        name: Name,
+        ask: &Begin<'_>,
+        seat: Option<Seat>,
         mut tell: impl FnMut(Begun) -> bool,
     ) -> Result<Outcome> {
         let settings = tuned::requested();
-        let mut choice = Choice {
-            kind: match ask.exact {
-                true => Kind::Fixed,
-                false => settings.predictor,
-            },
-            costs: settings.costs,
-            fixed: match ask.expected {
-                Ns::ZERO if !ask.exact => Fixed::default(),
-                expected => Fixed(expected),
-            },
-            margin: settings.margin && !ask.exact,
-        };
+        let mut choice = ask.choice(&settings);
+        if ADMIT && settings.rule.is_none_or(|rule| rule.order != Order::Edf) {
+            return Err(Failure::NoOrder.into());
+        }
         let mut guard = self.lock();
         let (cost, phase, level) = match guard.bound(tsg, name) {
             Some(group) => {
                 group.check(ask.holder)?;
-                let phase = group.gpu.phase();
-                let cost = match ask.holder {
-                    true => group.gpu.switch_cost(phase),
-                    false => group.gpu.gate_cost(),
-                };
+                let (cost, phase) = group.gpu.cost(ask.holder);
                 (cost, phase, group.level())
             }
             None => return Ok(Outcome::Unbound),
         };
+        if ADMIT && level.is_none_or(|level| level == Level::BE) {
+            return Err(Failure::NoLevel.into());
+        }
         if ask.features.is_some() {
             if guard.lacks_room() {
                 return Ok(Outcome::NoRoom);
@@ -321,7 +322,7 @@ impl Slot {
         }
         guard.follow();
         if ordered || guard.turn.is_some() {
-            self.take_turn(guard, name.1);
+            self.take_turn(guard, name.1, seat);
         }
         Ok(Outcome::Begun)
     }

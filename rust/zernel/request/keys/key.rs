@@ -12,6 +12,7 @@ use crate::{
         memory::account_nowait, //
     },
     policy::{
+        deadline::burst::Bursts,
         predict::{
             features::{
                 lessons::Learnt,
@@ -59,6 +60,8 @@ pub(crate) struct Key {
 /// All that is known of a key's preparations.
 struct Known {
     history: History,
+    /// Its bursts, of requests that had a place in the order of deadlines.
+    bursts: Bursts,
     /// From the first request with features on, for as long as they count.
     learned: Option<Learned>,
 }
@@ -87,6 +90,7 @@ impl Key {
             pin_init!(Self {
                 known <- new_irq_lock!(Known {
                     history: History::new(margin),
+                    bursts: Bursts::NEW,
                     learned: None,
                 }, c"zernel_key"),
                 version: Atomic::new(0),
@@ -143,6 +147,18 @@ impl Key {
             let memory = tuned::features().unwrap_or_default();
             learnt.teach(&mut learned.regression, memory);
         }
+    }
+
+    /// Learns from a burst.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn learn_burst(&self, took: Ns) {
+        self.known.lock().bursts.observe(took);
+    }
+
+    /// The time that a burst seldom exceeds; `None` if none was seen.
+    pub(crate) fn burst(&self) -> Option<Ns> {
+        self.known.lock().bursts.bound()
     }
 
     /// True if it has room for what is learned from features.

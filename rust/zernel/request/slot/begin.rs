@@ -1,9 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The begin of a request: its wishes, and the answer.
 
-use crate::policy::{
-    predict::features::Features,
-    units::Ns, //
+use crate::{
+    policy::{
+        predict::{
+            features::Features,
+            fixed::Fixed,
+            Choice,
+            Kind, //
+        },
+        units::Ns, //
+    },
+    tuned::Requested, //
 };
 
 /// The wishes of a request that begins.
@@ -20,6 +28,25 @@ pub(crate) struct Begin<'a> {
     pub(crate) slo: Ns,
     /// Its features, if it has some that count; never with `exact`.
     pub(crate) features: Option<&'a Features>,
+}
+
+impl Begin<'_> {
+    /// The prediction that it asks for, but for its features.
+    #[inline(always)]
+    pub(super) fn choice(&self, settings: &Requested) -> Choice {
+        Choice {
+            kind: match self.exact {
+                true => Kind::Fixed,
+                false => settings.predictor,
+            },
+            costs: settings.costs,
+            fixed: match self.expected {
+                Ns::ZERO if !self.exact => Fixed::default(),
+                expected => Fixed(expected),
+            },
+            margin: settings.margin && !self.exact,
+        }
+    }
 }
 
 /// A request that begins.
@@ -43,4 +70,7 @@ pub(crate) enum Outcome {
     Untold,
     /// Nothing: [`Slot::make_room`] has to come first.
     NoRoom,
+    /// Nothing: its deadline cannot be promised. The shortest time to one that can; 0: there is none
+    /// now.
+    Late(Ns),
 }

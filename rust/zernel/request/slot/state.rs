@@ -54,6 +54,8 @@ pub(super) struct Turn {
     pub(super) gpu: Arc<Device>,
     pub(super) place: Place,
     pub(super) number: Number,
+    /// The level that it is counted under, and the deadline that was promised.
+    pub(super) promise: Option<(Level, Ns)>,
 }
 
 /// The state that the lock of a slot protects.
