@@ -14,7 +14,7 @@
 //! makes each at most once per request. A process that takes a store back makes its own stream wait
 //! or hold; the holder's own bound ends that.
 
-pub(crate) mod ended;
+mod ended;
 mod gate;
 pub(crate) mod order;
 pub(crate) mod record;
@@ -27,9 +27,9 @@ pub(crate) mod words;
 mod scenarios;
 
 use self::{
-    ended::Ended,
     record::{
         Cause,
+        Ended,
         Record, //
     },
     words::{

@@ -5,26 +5,12 @@
 use super::{
     record::{
         Cause,
+        Ended,
         Record, //
     },
     words::Number,
     Slot, //
 };
-use crate::policy::units::Ns;
-
-/// The end of a request that had a place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Ended {
-    /// Which one.
-    pub(crate) number: Number,
-    /// When it was done, or over otherwise.
-    pub(crate) at: Ns,
-    /// From the end of its switch to then, if it was triggered, and the process said that it is done or
-    /// its lease ended.
-    pub(crate) burst: Option<Ns>,
-    /// It is done.
-    pub(crate) is_done: bool,
-}
 
 impl Slot {
     /// The end of the last request that had a place, if it was this one.
@@ -65,6 +51,7 @@ mod tests {
         },
         *, //
     };
+    use crate::policy::units::Ns;
 
     /// A request that was triggered at 5,000.
     fn triggered() -> Slot {

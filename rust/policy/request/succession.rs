@@ -6,10 +6,10 @@
 //! call waits for it; it is the same.
 
 use super::{
-    ended::Ended,
     order::Standing,
     record::{
         Cause,
+        Ended,
         Record, //
     },
     words::{

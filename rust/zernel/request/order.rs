@@ -22,8 +22,8 @@ use crate::{
             Refused, //
         },
         request::{
-            ended::Ended,
-            order::Standing, //
+            order::Standing,
+            record::Ended, //
         },
         units::Ns, //
     },

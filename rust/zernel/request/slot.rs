@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! A slot: carries out decisions of [`policy::request`](crate::policy::request) about its requests.
 
+mod admit;
 mod begin;
 mod roles;
 mod seat;

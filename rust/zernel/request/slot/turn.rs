@@ -22,8 +22,8 @@ use crate::{
             Place, //
         },
         request::{
-            ended::Ended,
             order::Standing,
+            record::Ended,
             words::Number, //
         },
         units::Ns, //

@@ -46,7 +46,8 @@ fn refused(result: libzernel::Result<Begun>) -> Result<Option<Duration>> {
     }
 }
 
-/// What is promised is there; what does not fit is not, changes nothing, and tells what would.
+/// A promised request is there; one that does not fit is refused, changes nothing, and learns which
+/// deadline would do.
 pub(super) fn keeps_what_it_promises() -> Outcome {
     let (lab, client) = stage(Level::LC)?;
     ensure!(lab.zernel.info()?.can.admit, "no admission");
