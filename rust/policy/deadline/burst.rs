@@ -94,7 +94,7 @@ impl Trust {
 }
 
 /// The users that are not trusted in full. The worst are remembered.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Trusts([Option<(u32, Trust)>; Trusts::MOST]);
 
 impl Trusts {

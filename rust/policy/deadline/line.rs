@@ -48,7 +48,7 @@ impl Place {
 ///
 /// The first `count` of `sorted` are the numbers of the places that are taken, in the order of deadlines;
 /// of equal ones the first to come is the first.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Line {
     entries: [Option<Entry>; Line::ROOM],
     sorted: [u8; Line::ROOM],

@@ -7,6 +7,7 @@
 
 use crate::{
     glue::{
+        boxed::boxed,
         irqlock::{
             new_irq_lock,
             IrqLock, //
@@ -49,9 +50,12 @@ pub(super) trait Waiter: Send + Sync {
     fn watch(&self, place: Place, now: Ns);
 }
 
+/// Nobody has a place. It is too large for a stack.
+static EMPTY: Line = Line::new();
+
 /// The places, and who has them.
 struct Places {
-    line: Line,
+    line: KBox<Line>,
     waiters: [Option<Arc<dyn Waiter>>; Line::ROOM],
 }
 
@@ -73,7 +77,7 @@ impl Order {
     /// `ENOMEM`.
     pub(super) fn new() -> Result<impl PinInit<Self>> {
         let places = Places {
-            line: Line::new(),
+            line: boxed(&EMPTY)?,
             waiters: [const { None }; Line::ROOM],
         };
         let places = KBox::new(places, GFP_KERNEL)?;
