@@ -156,7 +156,9 @@ private:
 };
 
 // A kind of requests; see struct zernel_spec. `inline_in`: the stream that wait and holder go into,
-// in place of one of the runtime's own. Null is the default stream.
+// in place of one of the runtime's own. Null is the default stream. `admit`: its expected time on the
+// GPU, zero if that is not known, where it is to begin only if its slo is promised
+// (zernel_begin_admitted()); not for the requests of graphs.
 struct Spec {
 	std::uint64_t key = 0;
 	std::chrono::nanoseconds expected{0};
@@ -164,6 +166,7 @@ struct Spec {
 	bool is_exact = false;
 	std::optional<Stream> inline_in = {};
 	Features features = {};
+	std::optional<std::chrono::nanoseconds> admit = {};
 };
 
 // A request, for one thread at a time. One that is destroyed before it is ready is cancelled; one
@@ -174,7 +177,7 @@ public:
 	Request() noexcept = default;
 	Request(Request &&other) noexcept
 		: runtime_(std::move(other.runtime_)), number_(std::exchange(other.number_, 0)),
-		  is_ready_(other.is_ready_)
+		  is_ready_(other.is_ready_), earliest_(other.earliest_)
 	{
 	}
 	Request &operator=(Request &&other) noexcept
@@ -184,6 +187,7 @@ public:
 			runtime_ = std::move(other.runtime_);
 			number_ = std::exchange(other.number_, 0);
 			is_ready_ = other.is_ready_;
+			earliest_ = other.earliest_;
 		}
 		return *this;
 	}
@@ -194,6 +198,16 @@ public:
 	// True if it does nothing: the runtime is inert, the request has no lane or was refused, or
 	// it is over.
 	bool does_nothing() const noexcept { return number_ == 0; }
+
+	// True if zernel did not promise its slo; it does nothing then.
+	bool is_late() const noexcept { return earliest_.has_value(); }
+
+	// The shortest slo that would have been promised to one that is late; none would, until other
+	// requests are over, where it is zero.
+	std::chrono::nanoseconds earliest() const noexcept
+	{
+		return earliest_.value_or(std::chrono::nanoseconds(0));
+	}
 
 	// The time that its preparation will take, as far as zernel can tell.
 	std::optional<std::chrono::nanoseconds> predicted() const
@@ -267,6 +281,7 @@ private:
 	std::shared_ptr<zernel_runtime> runtime_;
 	std::uint64_t number_ = 0;
 	bool is_ready_ = false;
+	std::optional<std::chrono::nanoseconds> earliest_;
 };
 
 namespace detail {
@@ -330,6 +345,8 @@ public:
 	Request begin(const Spec &spec = {}) const
 	{
 		check();
+		if (spec.admit)
+			detail::bad_argument("the request of a graph is not admitted");
 		zernel_spec raw = detail::raw_of(spec);
 		std::uint64_t number = 0;
 		detail::check(zernel_graph_begin(runtime_.get(), number_, &raw, &number));
@@ -450,6 +467,8 @@ public:
 	{
 		zernel_spec raw = detail::raw_of(spec);
 		std::uint64_t number = 0;
+		if (spec.admit)
+			return begin_admitted(raw, detail::count_ns(*spec.admit));
 		detail::check(zernel_begin(runtime_.get(), &raw, &number));
 		return number == 0 ? Request() : Request(runtime_, number);
 	}
@@ -504,6 +523,18 @@ public:
 
 private:
 	friend class Want;
+
+	Request begin_admitted(const zernel_spec &raw, std::uint64_t burst_ns) const
+	{
+		std::uint64_t number = 0, earliest = 0;
+		int result = zernel_begin_admitted(runtime_.get(), &raw, burst_ns, &number, &earliest);
+		Request request;
+		if (result == -EBUSY)
+			request.earliest_ = std::chrono::nanoseconds(earliest);
+		else
+			detail::check(result);
+		return number == 0 ? std::move(request) : Request(runtime_, number);
+	}
 
 	std::shared_ptr<zernel_runtime> runtime_;
 };

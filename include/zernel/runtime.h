@@ -37,6 +37,7 @@
  * -EINPROGRESS ZERNEL_CAPTURING    calls on the stream are captured for a graph
  * -EALREADY   ZERNEL_NOT_CAPTURING calls on the stream are not captured for a graph
  * -ECHILD     ZERNEL_FORKED        a child of fork()
+ * -EBUSY      ZERNEL_LATE          zernel_begin_admitted(): the deadline is not promised
  * -EOWNERDEAD ZERNEL_CONTEXT_LOST  the context is lost
  * -EIO        ZERNEL_CUDA_FAILED   a call of CUDA failed
  * -EPROTO     ZERNEL_INTERNAL      a fault of the library itself
@@ -60,8 +61,8 @@
 extern "C" {
 #endif
 
-/* 2: zernel_graph_*(); 3: features in struct zernel_spec */
-#define ZERNEL_RUNTIME_VERSION	3
+/* 2: zernel_graph_*(); 3: features in struct zernel_spec; 4: zernel_begin_admitted() */
+#define ZERNEL_RUNTIME_VERSION	4
 
 /* The runtime of a context. Threads share it. */
 struct zernel_runtime;
@@ -242,6 +243,22 @@ int zernel_tsg(struct zernel_runtime *runtime, uint64_t *tsg);
  * inert, or the request has no lane or was refused, which is counted.
  */
 int zernel_begin(struct zernel_runtime *runtime, const struct zernel_spec *spec, uint64_t *request);
+
+/*
+ * As zernel_begin(), if zernel promises that the request will be done within slo_ns of @spec, which all
+ * that it promised before will be, too, as far as is known. @burst_ns: its expected time on the GPU,
+ * used while the key has no history of that; 0: not known.
+ *
+ * -EBUSY: zernel does not promise it, and nothing has begun. It is counted as refused. @earliest_ns is
+ * the shortest slo_ns that would have done then; 0: none, until other requests are over. @earliest_ns
+ * may be NULL, and is 0 in any other case.
+ *
+ * Where the module cannot promise, as it is older, its tunable order is not edf, the TSG has no class
+ * above best-effort, or nothing is known of the burst, the request does nothing, and is counted as
+ * refused. zernel_ready() and zernel_done() of an admitted request are system calls.
+ */
+int zernel_begin_admitted(struct zernel_runtime *runtime, const struct zernel_spec *spec,
+			  uint64_t burst_ns, uint64_t *request, uint64_t *earliest_ns);
 
 /* The time that its preparation will take, in nanoseconds; 0: zernel cannot tell. */
 int zernel_predicted(struct zernel_runtime *runtime, uint64_t request, uint64_t *ns);

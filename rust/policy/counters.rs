@@ -58,8 +58,25 @@ pub(crate) struct Counters {
     pub(crate) preempt_unresponsive: u64,
     /// TSGs that were not, because of the state that the GPU was in.
     pub(crate) preempt_invalid: u64,
+    /// Deadlines that were promised.
+    pub(crate) accepted: u64,
+    /// Requests that did not begin, as their deadline could not be promised.
+    pub(crate) refused: u64,
+    /// Promised deadlines by which the request was not over.
+    pub(crate) missed: u64,
     /// From begin to done, of done requests.
     pub(crate) latency: Latencies,
+}
+
+/// The fate of a promise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Promise {
+    /// It was given.
+    Accepted,
+    /// It was not.
+    Refused,
+    /// It was not kept.
+    Missed,
 }
 
 /// Events of a slot's requests that are not counted yet. A request is counted when nobody waits for
@@ -112,6 +129,9 @@ impl Counters {
         preempt_no_memory: 0,
         preempt_unresponsive: 0,
         preempt_invalid: 0,
+        accepted: 0,
+        refused: 0,
+        missed: 0,
         latency: Latencies::EMPTY,
     };
 
@@ -138,6 +158,9 @@ impl Counters {
             &mut self.preempt_no_memory,
             &mut self.preempt_unresponsive,
             &mut self.preempt_invalid,
+            &mut self.accepted,
+            &mut self.refused,
+            &mut self.missed,
         ];
         for counter in counters {
             *counter = 0;
@@ -163,6 +186,16 @@ impl Counters {
             Verdict::OutOfMemory => &mut self.preempt_no_memory,
             Verdict::NotResponding => &mut self.preempt_unresponsive,
             Verdict::InvalidState | Verdict::Refused => &mut self.preempt_invalid,
+        };
+        *count = count.saturating_add(1);
+    }
+
+    /// A deadline was asked for, or promised and missed.
+    pub(crate) fn promise(&mut self, fate: Promise) {
+        let count = match fate {
+            Promise::Accepted => &mut self.accepted,
+            Promise::Refused => &mut self.refused,
+            Promise::Missed => &mut self.missed,
         };
         *count = count.saturating_add(1);
     }
@@ -231,6 +264,9 @@ impl Counters {
             (&mut self.preempt_no_memory, other.preempt_no_memory),
             (&mut self.preempt_unresponsive, other.preempt_unresponsive),
             (&mut self.preempt_invalid, other.preempt_invalid),
+            (&mut self.accepted, other.accepted),
+            (&mut self.refused, other.refused),
+            (&mut self.missed, other.missed),
         ];
         for (mine, theirs) in pairs {
             *mine = mine.saturating_add(theirs);
@@ -332,6 +368,22 @@ mod tests {
         assert_eq!((t.preempted, t.preempt_timeouts), (2, 1));
         assert_eq!((t.preempt_no_memory, t.preempt_unresponsive), (1, 1));
         assert_eq!(t.preempt_invalid, 2);
+    }
+
+    #[test]
+    fn every_promise_is_counted_once() {
+        let mut t = Counters::EMPTY;
+        t.promise(Promise::Refused);
+        for _ in 0..3 {
+            t.promise(Promise::Accepted);
+        }
+        t.promise(Promise::Missed);
+        t.promise(Promise::Missed);
+        let mut sum = Counters::EMPTY;
+        sum.merge(&t);
+        assert_eq!((sum.accepted, sum.refused, sum.missed), (3, 1, 2));
+        sum.clear();
+        assert_eq!((sum.accepted, sum.refused, sum.missed), (0, 0, 0));
     }
 
     #[test]

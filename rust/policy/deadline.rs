@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 //! Deadlines of requests: the order of their triggers, and the deadlines that can be met.
 
+pub(crate) mod admission;
+pub(crate) mod burst;
+mod entry;
 pub(crate) mod line;
 
 use super::units::Ns;

@@ -14,6 +14,7 @@
 //! makes each at most once per request. A process that takes a store back makes its own stream wait
 //! or hold; the holder's own bound ends that.
 
+mod ended;
 mod gate;
 pub(crate) mod order;
 pub(crate) mod record;
@@ -28,6 +29,7 @@ mod scenarios;
 use self::{
     record::{
         Cause,
+        Ended,
         Record, //
     },
     words::{
@@ -137,6 +139,8 @@ pub(crate) struct Slot {
     sample: Option<Ns>,
     /// When the order of deadlines asks for a look; 0: it does not.
     next_look: Ns,
+    /// The end of the last request that had a place there.
+    ended: Option<Ended>,
 }
 
 impl Slot {
@@ -160,6 +164,7 @@ impl Slot {
             },
             sample: None,
             next_look: Ns::ZERO,
+            ended: None,
         }
     }
 

@@ -29,6 +29,18 @@ pub(crate) enum Failure {
     Stale,
     /// The gate of the request has failed before it began.
     GateFailed,
+    /// A promise without a deadline.
+    NoDeadline,
+    /// A promise where requests have no order.
+    NoOrder,
+    /// A promise for a level that has no order.
+    NoLevel,
+    /// A promise for a burst that nothing is known of.
+    NoBurst,
+    /// The deadline cannot be met.
+    Late,
+    /// There is no place in the order of the GPU.
+    NoPlace,
     /// An error of the kernel.
     Kernel(Error),
 }
@@ -54,6 +66,12 @@ impl Failure {
             Self::NoTsg => ENOENT,
             Self::Stale => errno::stale(),
             Self::GateFailed => errno::cancelled(),
+            Self::NoDeadline => ERANGE,
+            Self::NoOrder => errno::no_order(),
+            Self::NoLevel => EDOM,
+            Self::NoBurst => errno::no_data(),
+            Self::Late => EBUSY,
+            Self::NoPlace => ENOSPC,
             Self::Kernel(error) => error,
         }
     }

@@ -2,6 +2,7 @@
 //! Wrappers that `zernel.ko` alone needs.
 
 pub(crate) mod barrier;
+pub(crate) mod boxed;
 pub(crate) mod cgroup;
 pub(crate) mod detached;
 pub(crate) mod identity;

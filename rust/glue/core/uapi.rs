@@ -28,7 +28,7 @@ crate::glue::abi::abi! {
     zernel_class_get = 184, first ZERNEL_CLASS_GET_SIZE_1 as usize,
         input offset_of!(zernel_class_get, assignment);
     zernel_request_begin = 72, input offset_of!(zernel_request_begin, request);
-    zernel_request_options = 88, first ZERNEL_REQUEST_OPTIONS_SIZE_1 as usize,
+    zernel_request_options = 96, first ZERNEL_REQUEST_OPTIONS_SIZE_1 as usize,
         input offset_of!(zernel_request_options, earliest_ns);
     zernel_request_update = 16, first ZERNEL_REQUEST_UPDATE_SIZE_1 as usize;
     zernel_track = 32, first ZERNEL_TRACK_SIZE_1 as usize, input offset_of!(zernel_track, threads);
@@ -40,7 +40,7 @@ crate::glue::abi::abi! {
     zernel_gpu_info = 264, first ZERNEL_GPU_INFO_SIZE_1 as usize;
     zernel_level_info = 88, first ZERNEL_LEVEL_INFO_SIZE_1 as usize;
     zernel_tsg_info = 160, first ZERNEL_TSG_INFO_SIZE_1 as usize;
-    zernel_request_info = 240, first ZERNEL_REQUEST_INFO_SIZE_1 as usize;
+    zernel_request_info = 264, first ZERNEL_REQUEST_INFO_SIZE_1 as usize;
     zernel_class_info = 72, first ZERNEL_CLASS_INFO_SIZE_1 as usize;
     zernel_process_info = 232, first ZERNEL_PROCESS_INFO_SIZE_1 as usize;
     zernel_thread_info = 336, first ZERNEL_THREAD_INFO_SIZE_1 as usize;

@@ -52,3 +52,9 @@ pub(crate) fn stale() -> Error {
 pub(crate) fn cancelled() -> Error {
     Error::from_errno(-(bindings::ECANCELED as c_int))
 }
+
+/// `ENOLCK`: there is no order to take part in.
+#[cfg(zernel_core)]
+pub(crate) fn no_order() -> Error {
+    Error::from_errno(-(bindings::ENOLCK as c_int))
+}

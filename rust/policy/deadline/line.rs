@@ -9,42 +9,27 @@
 //!
 //! The places are few, and a user has a part of them. A request without one is not ordered: it goes when
 //! it is due, as all do otherwise.
+//!
+//! A request that asks for it gets its place by a promise ([`admission`]): its deadline is met. It has the GPU
+//! for no longer than it said, so that one that lies is not waited for.
 
-use crate::policy::{
-    level::Level,
-    units::Ns, //
+use super::{
+    admission::{
+        self,
+        Ask,
+        Askers,
+        Job,
+        Now, //
+    },
+    burst::Trusts,
+    entry::{
+        Entry,
+        Part, //
+    },
 };
+use crate::policy::units::Ns;
 
-/// The requests that wait for each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Lane {
-    /// The run list of their TSGs.
-    pub(crate) runlist: u32,
-    /// Their level.
-    pub(crate) level: Level,
-}
-
-/// A request with a place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Entry {
-    lane: Lane,
-    user: u32,
-    deadline: Ns,
-    /// The order of arrival decides among equal deadlines.
-    arrival: u64,
-    part: Part,
-}
-
-/// Its part.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
-    /// It is not due, or over.
-    Apart,
-    /// It waits for its turn.
-    Waits,
-    /// It has the GPU, until then at the latest.
-    Runs(Ns),
-}
+pub(crate) use super::entry::{Claim, Lane, Refused};
 
 /// A place in a [`Line`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,10 +43,18 @@ impl Place {
 }
 
 /// The requests of a GPU that have a place.
-#[derive(Debug)]
+///
+/// # Invariants
+///
+/// The first `count` of `sorted` are the numbers of the places that are taken, in the order of deadlines;
+/// of equal ones the first to come is the first.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Line {
     entries: [Option<Entry>; Line::ROOM],
-    arrivals: u64,
+    sorted: [u8; Line::ROOM],
+    count: usize,
+    askers: Askers,
+    trusts: Trusts,
 }
 
 impl Line {
@@ -72,16 +65,61 @@ impl Line {
 
     /// Nobody has a place.
     pub(crate) const fn new() -> Self {
+        // INVARIANT: None is taken.
         Self {
             entries: [None; Self::ROOM],
-            arrivals: 0,
+            sorted: [0; Self::ROOM],
+            count: 0,
+            askers: Askers::NONE,
+            trusts: Trusts::NONE,
         }
     }
 
-    /// A place for a request of a user with this deadline; `None`: there is no room.
-    pub(crate) fn join(&mut self, lane: Lane, user: u32, deadline: Ns) -> Option<Place> {
+    /// A place for a request of a user; `None`: there is no room.
+    pub(crate) fn join(&mut self, lane: Lane, user: u32, claim: Claim) -> Option<Place> {
+        let place = self.free_place(user, 0).ok()?;
+        let demand = claim.switch.saturating_add(claim.burst);
+        self.take(place, lane, user, claim, demand, false)
+    }
+
+    /// A place with a promise for a request of a user, if its deadline and all that were promised are
+    /// met. `replaced`: the place of a request that is over as this one begins.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`].
+    pub(crate) fn admit(
+        &mut self,
+        lane: Lane,
+        user: u32,
+        claim: Claim,
+        replaced: Option<Place>,
+        now: Ns,
+    ) -> Result<Place, Refused> {
+        let is_shared = self.askers.ask(user, now);
+        let place = self.free_place(user, usize::from(replaced.is_some()))?;
+        let burst = self.trusts.of(user).applied(claim.burst);
+        let ask = Ask {
+            user,
+            deadline: claim.deadline,
+            due: claim.due,
+            demand: claim.switch.saturating_add(burst),
+        };
+        let state = Now {
+            at: now,
+            free: self.free_from(lane, replaced, now),
+            is_shared,
+        };
+        admission::test(&ask, &state, self.count, |at| self.job(at, lane, replaced))
+            .map_err(Refused::Late)?;
+        self.take(place, lane, user, claim, ask.demand, true)
+            .ok_or(Refused::NoRoom)
+    }
+
+    /// A place that is free. `spare`: so many of the user's will be, too.
+    fn free_place(&self, user: u32, spare: usize) -> Result<usize, Refused> {
         let mut free = None;
-        let mut own = 0;
+        let mut own = 0_usize;
         for (place, entry) in self.entries.iter().enumerate() {
             match entry {
                 Some(entry) if entry.user == user => own += 1,
@@ -90,22 +128,107 @@ impl Line {
                 None => {}
             }
         }
-        let place = free.filter(|_| own < Self::PER_USER)?;
-        self.arrivals = self.arrivals.wrapping_add(1);
+        if own.saturating_sub(spare) >= Self::PER_USER {
+            return Err(Refused::OverQuota);
+        }
+        free.ok_or(Refused::NoRoom)
+    }
+
+    fn take(
+        &mut self,
+        place: usize,
+        lane: Lane,
+        user: u32,
+        claim: Claim,
+        demand: Ns,
+        is_promised: bool,
+    ) -> Option<Place> {
+        let number = u8::try_from(place).ok()?;
+        let at = self
+            .in_order()
+            .position(|(_, entry)| entry.claim.deadline > claim.deadline)
+            .unwrap_or(self.count);
+        let moved = self.sorted.get_mut(at..=self.count)?;
+        moved.rotate_right(1);
+        *moved.first_mut()? = number;
+        // INVARIANT: Behind all with its deadline, or an earlier one.
+        self.count += 1;
         *self.entries.get_mut(place)? = Some(Entry {
             lane,
             user,
-            deadline,
-            arrival: self.arrivals,
+            claim,
+            demand,
+            is_promised,
             part: Part::Apart,
+            since: Ns::ZERO,
         });
         Some(Place(place))
     }
 
+    /// A request is over, after a burst of this time if that is known, and gives its place back. Returns
+    /// its lane.
+    pub(crate) fn over(&mut self, place: Place, burst: Option<Ns>) -> Option<Lane> {
+        if let (Some(took), Some(Some(entry))) = (burst, self.entries.get(place.0)) {
+            if entry.is_promised {
+                self.trusts.note(entry.user, entry.claim.burst, took);
+            }
+        }
+        self.leave(place)
+    }
+
     /// A request gives its place back. Returns its lane.
     pub(crate) fn leave(&mut self, place: Place) -> Option<Lane> {
-        let entry = self.entries.get_mut(place.0)?.take();
-        entry.map(|entry| entry.lane)
+        let entry = self.entries.get_mut(place.0)?.take()?;
+        let taken = self.sorted.get_mut(..self.count)?;
+        let at = taken
+            .iter()
+            .position(|&other| usize::from(other) == place.0);
+        if let Some(later) = at.and_then(|at| taken.get_mut(at..)) {
+            // INVARIANT: The others keep their order.
+            later.rotate_left(1);
+            self.count -= 1;
+        }
+        Some(entry.lane)
+    }
+
+    /// All of them in the order of deadlines.
+    fn in_order(&self) -> impl Iterator<Item = (Place, &Entry)> {
+        self.sorted
+            .iter()
+            .take(self.count)
+            .map(|&place| Place(usize::from(place)))
+            .filter_map(|place| Some((place, self.entries.get(place.0)?.as_ref()?)))
+    }
+
+    /// The request with this number in the order of deadlines, if it is one of the lane that was not
+    /// triggered yet.
+    fn job(&self, at: usize, lane: Lane, replaced: Option<Place>) -> Option<Job> {
+        let place = usize::from(*self.sorted.get(at)?);
+        let entry = self.entries.get(place)?.as_ref()?;
+        let is_other = entry.lane != lane || replaced == Some(Place(place));
+        if is_other || matches!(entry.part, Part::Runs(_)) {
+            return None;
+        }
+        Some(Job {
+            user: entry.user,
+            deadline: entry.claim.deadline,
+            due: entry.claim.due,
+            demand: entry.demand,
+            is_promised: entry.is_promised,
+            waits: entry.part == Part::Waits,
+        })
+    }
+
+    /// When the GPU is free for a lane: after those that have it, and all of a more urgent level.
+    fn free_from(&self, lane: Lane, replaced: Option<Place>, now: Ns) -> Ns {
+        let before = self.in_order().filter(|(place, entry)| {
+            let goes_first = match entry.lane.level == lane.level {
+                true => matches!(entry.part, Part::Runs(_)),
+                false => entry.lane.level.is_above(lane.level),
+            };
+            goes_first && entry.lane.runlist == lane.runlist && replaced != Some(*place)
+        });
+        before.fold(now, |free, (_, entry)| free.saturating_add(entry.left(now)))
     }
 
     fn set(&mut self, place: Place, part: Part) -> Option<Lane> {
@@ -125,7 +248,11 @@ impl Line {
     }
 
     /// A request has the GPU, until then at the latest. Returns its lane.
-    pub(crate) fn runs(&mut self, place: Place, until: Ns) -> Option<Lane> {
+    pub(crate) fn runs(&mut self, place: Place, until: Ns, now: Ns) -> Option<Lane> {
+        let entry = self.entries.get_mut(place.0)?.as_mut()?;
+        if !matches!(entry.part, Part::Runs(_)) {
+            entry.since = now;
+        }
         self.set(place, Part::Runs(until))
     }
 
@@ -139,19 +266,15 @@ impl Line {
 
     /// The one that waits with the earliest deadline.
     pub(crate) fn first(&self, lane: Lane) -> Option<Place> {
-        self.of(lane)
-            .filter(|(_, entry)| entry.part == Part::Waits)
-            .min_by_key(|(_, entry)| (entry.deadline, entry.arrival))
+        self.in_order()
+            .find(|(_, entry)| entry.lane == lane && entry.part == Part::Waits)
             .map(|(place, _)| place)
     }
 
     /// Until when those that wait do so at most; `None`: the GPU is free for them.
     pub(crate) fn busy_until(&self, lane: Lane, now: Ns) -> Option<Ns> {
         self.of(lane)
-            .filter_map(|(_, entry)| match entry.part {
-                Part::Runs(until) if until > now => Some(until),
-                _ => None,
-            })
+            .filter_map(|(_, entry)| entry.busy_until(now))
             .max()
     }
 
@@ -175,6 +298,7 @@ impl Line {
 #[cfg_attr(not(test), kernel::macros::kunit_tests(zernel_policy_deadline_line))]
 mod tests {
     use super::*;
+    use crate::policy::level::Level;
 
     const LANE: Lane = Lane {
         runlist: 0,
@@ -182,9 +306,18 @@ mod tests {
     };
     const NOW: Ns = Ns(1_000);
 
+    fn claim(deadline: u64, demand: u64) -> Claim {
+        Claim {
+            deadline: Ns(deadline),
+            due: NOW,
+            switch: Ns(demand / 5),
+            burst: Ns(demand - demand / 5),
+        }
+    }
+
     /// A request that waits.
     fn waiting(line: &mut Line, lane: Lane, user: u32, deadline: u64) -> Option<Place> {
-        let place = line.join(lane, user, Ns(deadline))?;
+        let place = line.join(lane, user, claim(deadline, 0))?;
         line.waits(place);
         Some(place)
     }
@@ -208,7 +341,7 @@ mod tests {
         let first = waiting(&mut line, LANE, 1, 100);
         let second = waiting(&mut line, LANE, 1, 50);
         if let Some(first) = first {
-            line.runs(first, Ns(2_000));
+            line.runs(first, Ns(2_000), NOW);
         }
         assert_eq!(line.next(LANE, NOW), None);
         assert_eq!(line.busy_until(LANE, NOW), Some(Ns(2_000)));
@@ -236,7 +369,7 @@ mod tests {
         ];
         for lane in others {
             if let Some(place) = waiting(&mut line, lane, 1, 0) {
-                line.runs(place, Ns(u64::MAX));
+                line.runs(place, Ns(u64::MAX), NOW);
             }
         }
         let own = waiting(&mut line, LANE, 1, u64::MAX);
@@ -265,8 +398,100 @@ mod tests {
         for place in [Place(0), Place(Line::ROOM), Place(usize::MAX)] {
             assert_eq!(line.leave(place), None);
             assert_eq!(line.waits(place), None);
-            assert_eq!(line.runs(place, NOW), None);
+            assert_eq!(line.runs(place, NOW, NOW), None);
         }
         assert_eq!(line.next(LANE, NOW), None);
+    }
+
+    /// A request that has the GPU, and needs it for so long.
+    fn running(line: &mut Line, user: u32, demand: u64) -> Result<Place, Refused> {
+        let place = line.admit(LANE, user, claim(100_000, demand), None, NOW)?;
+        line.runs(place, Ns(50_000), NOW);
+        Ok(place)
+    }
+
+    #[test]
+    fn a_promise_counts_what_is_there() {
+        let mut line = Line::new();
+        let first = running(&mut line, 1, 5_000);
+        assert!(first.is_ok());
+        let mut ask = |demand, replaced| {
+            let asked = claim(NOW.0 + 10_000, demand);
+            let place = line.admit(LANE, 1, asked, replaced, NOW);
+            place.map(|place| line.leave(place).is_some())
+        };
+        assert_eq!(ask(5_000, None), Ok(true));
+        let late = Refused::Late(Some(Ns(NOW.0 + 10_001)));
+        assert_eq!(ask(5_001, None), Err(late));
+        // It is over as the other begins.
+        assert_eq!(ask(10_000, first.ok()), Ok(true));
+    }
+
+    #[test]
+    fn nobody_waits_for_one_that_lied() {
+        let mut line = Line::new();
+        let first = running(&mut line, 1, 5_000);
+        let next = waiting(&mut line, LANE, 1, 200_000);
+        assert_eq!(line.busy_until(LANE, NOW), Some(Ns(6_000)));
+        assert_eq!(line.next(LANE, Ns(5_999)), None);
+        assert_eq!(line.next(LANE, Ns(6_000)), next);
+        // As long again as it has had, and for its lease at most.
+        for (at, left) in [(6_000, 5_000), (20_000, 19_000), (45_000, 5_000)] {
+            assert_eq!(line.free_from(LANE, None, Ns(at)), Ns(at + left));
+            assert_eq!(line.free_from(LANE, first.ok(), Ns(at)), Ns(at));
+        }
+    }
+
+    #[test]
+    fn a_lie_is_believed_once() {
+        let mut line = Line::new();
+        let lied = line.admit(LANE, 1, claim(100_000, 50), None, NOW);
+        assert!(lied.is_ok_and(|place| line.over(place, Some(Ns(40_000))) == Some(LANE)));
+        let asked = claim(NOW.0 + 40_000, 50);
+        let late = Refused::Late(Some(Ns(NOW.0 + 40_010)));
+        assert_eq!(line.admit(LANE, 1, asked, None, NOW), Err(late));
+        // Of another user.
+        assert!(line.admit(LANE, 2, claim(100_000, 50), None, NOW).is_ok());
+    }
+
+    #[test]
+    fn a_more_urgent_level_goes_first() {
+        let mut line = Line::new();
+        assert!(line
+            .admit(LANE, 1, claim(100_000, 5_000), None, NOW)
+            .is_ok());
+        let below = Lane {
+            level: Level::DEFAULT,
+            ..LANE
+        };
+        let asked = claim(NOW.0 + 8_000, 4_000);
+        let late = Refused::Late(Some(Ns(NOW.0 + 9_000)));
+        assert_eq!(line.admit(below, 1, asked, None, NOW), Err(late));
+        let other = Lane {
+            runlist: 1,
+            ..below
+        };
+        assert!(line.admit(other, 1, asked, None, NOW).is_ok());
+    }
+
+    #[test]
+    fn a_promise_takes_a_place() {
+        let mut line = Line::new();
+        let asked = claim(u64::MAX, 0);
+        let mut last = None;
+        for _ in 0..Line::PER_USER {
+            last = line.admit(LANE, 1, asked, None, NOW).ok();
+            assert!(last.is_some());
+        }
+        let again = line.admit(LANE, 1, asked, None, NOW);
+        assert_eq!(again, Err(Refused::OverQuota));
+        // Beside the one that it replaces.
+        let instead = line.admit(LANE, 1, asked, last, NOW);
+        assert!(instead.is_ok_and(|place| line.leave(place).is_some()));
+        for _ in Line::PER_USER..Line::ROOM {
+            assert!(line.admit(LANE, 2, asked, None, NOW).is_ok());
+        }
+        let none = line.admit(LANE, 3, asked, None, NOW);
+        assert_eq!(none, Err(Refused::NoRoom));
     }
 }

@@ -49,6 +49,11 @@ impl Slot {
         self.begin.saturating_add(within)
     }
 
+    /// The time of its trigger, at the earliest, and the cost of its switch.
+    pub(crate) fn due(&self) -> (Ns, Ns) {
+        (self.plan.trigger_at, self.plan.cost)
+    }
+
     /// Its part in the order.
     pub(crate) fn standing(&self) -> Standing {
         match self.state {

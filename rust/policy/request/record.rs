@@ -74,6 +74,20 @@ impl Record {
     }
 }
 
+/// The end of a request that had a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Ended {
+    /// Which one.
+    pub(crate) number: Number,
+    /// When it was done, or over otherwise.
+    pub(crate) at: Ns,
+    /// From the end of its switch to then, if it was triggered, and the process said that it is done or
+    /// its lease ended.
+    pub(crate) burst: Option<Ns>,
+    /// It is done.
+    pub(crate) is_done: bool,
+}
+
 #[cfg(any(test, zernel_kunit))]
 #[cfg_attr(not(test), kernel::macros::kunit_tests(zernel_policy_request_record))]
 mod tests {

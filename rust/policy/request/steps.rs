@@ -293,7 +293,7 @@ impl Slot {
         let switched = trigger.map(|trigger| trigger.saturating_add(self.plan.cost));
         let free = ready.unwrap_or(end);
         let used_from = switched.map_or(Ns::ZERO, |switched| free.max(switched));
-        actions.over = Some(Record {
+        let record = Record {
             number,
             cause,
             begin: self.begin,
@@ -310,11 +310,13 @@ impl Slot {
                 _ => Ns::ZERO,
             },
             slo: self.plan.slo,
-        });
+        };
+        actions.over = Some(record);
         // INVARIANT: The caller has stored the missing words.
         self.state = State::Idle;
         self.sample = None;
         if ORDER {
+            self.keep_end(&record);
             self.next_look = Ns::ZERO;
         }
     }

@@ -9,6 +9,7 @@ use super::{
     order::Standing,
     record::{
         Cause,
+        Ended,
         Record, //
     },
     words::{
@@ -102,6 +103,16 @@ impl Succession {
     /// As [`Slot::deadline`].
     pub(crate) fn deadline(&self) -> Ns {
         self.current().deadline()
+    }
+
+    /// As [`Slot::due`].
+    pub(crate) fn due(&self) -> (Ns, Ns) {
+        self.current().due()
+    }
+
+    /// As [`Slot::ended`].
+    pub(crate) fn ended(&self, number: Number) -> Option<Ended> {
+        self.even.ended(number).or(self.odd.ended(number))
     }
 
     /// As [`Slot::grant`].

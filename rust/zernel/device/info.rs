@@ -31,6 +31,7 @@ fn caps() -> u64 {
     let caps = [
         (true, uapi::ZERNEL_CAP_NO_HOLDER),
         (true, uapi::ZERNEL_CAP_FEATURES),
+        (true, uapi::ZERNEL_CAP_ADMIT),
         (slots::HAVE_GATES, uapi::ZERNEL_CAP_GATE),
         (scheduler_hooks::IS_SUPPORTED, recorded),
         (probe::IS_SUPPORTED, uapi::ZERNEL_CAP_PROBE),

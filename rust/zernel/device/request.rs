@@ -27,6 +27,7 @@ use crate::{
         machine,
         slot::{
             Begin,
+            Begun,
             Name,
             Outcome,
             Slot, //
@@ -43,6 +44,9 @@ use kernel::{
 
 /// Where the output of `struct zernel_request_begin` begins.
 const ANSWER: usize = core::mem::offset_of!(uapi::zernel_request_begin, request);
+
+/// Where a request that is refused gets its earliest deadline.
+const EARLIEST: usize = core::mem::offset_of!(uapi::zernel_request_options, earliest_ns);
 
 /// Tries of a begin with an answer that could not be written, or with a new TSG. No other thread
 /// binds the slot in between, unless the memory for the answer has gone once more.
@@ -67,41 +71,74 @@ pub(super) fn begin(client: &Client, arg: usize, size: usize) -> Result {
         }
     }
     let exact = begin.flags & uapi::ZERNEL_REQUEST_EXACT != 0;
-    let space;
-    let features = match begin.options {
-        0 => None,
-        address => {
-            space = features(address, exact)?;
-            space.as_ref()
-        }
-    };
     let answer = abi::Answer::new::<uapi::zernel_request_begin>(arg, size, ANSWER)?;
-    let mut ask = Begin {
+    let ask = Begin {
         exact,
         holder: begin.flags & uapi::ZERNEL_REQUEST_NO_HOLDER == 0,
         gate,
         expected: Ns(begin.expected_ns),
         slo: Ns(begin.slo_ns),
-        features,
+        features: None,
     };
+    match begin.options {
+        0 => carry_out::<false>(client, &mut begin, ask, answer, Ns::ZERO),
+        _ => begin_with_options(client, &mut begin, ask, answer),
+    }
+}
+
+/// The same, of a request that has options.
+#[cold]
+#[inline(never)]
+fn begin_with_options(
+    client: &Client,
+    begin: &mut uapi::zernel_request_begin,
+    ask: Begin<'_>,
+    answer: abi::Answer,
+) -> Result {
+    let options = options(begin.options, ask.exact)?;
+    let ask = Begin {
+        features: options.features.as_ref(),
+        ..ask
+    };
+    let Some(burst) = options.admit else {
+        return carry_out::<false>(client, begin, ask, answer, Ns::ZERO);
+    };
+    if ask.slo == Ns::ZERO {
+        return Err(Failure::NoDeadline.into());
+    }
+    carry_out::<true>(client, begin, ask, answer, burst)
+}
+
+/// Begins a request; with `ADMIT` only if its deadline can be promised. `burst`: its burst, if its key has
+/// no history; 0: not known.
+#[inline(always)]
+fn carry_out<const ADMIT: bool>(
+    client: &Client,
+    begin: &mut uapi::zernel_request_begin,
+    mut ask: Begin<'_>,
+    answer: abi::Answer,
+    burst: Ns,
+) -> Result {
     let (tsg, name) = (tsg::Id(begin.tsg), (begin.key, identity::caller_uid()));
     let (mut is_there, mut is_bound, mut has_room) = (false, false, false);
     let mut slots = client.slots.lock();
     for _ in 0..TRIES {
         let slot = slots.slot(begin.slot)?;
         // Before the request that the slot has is touched: binding ends it, and an error would hide that.
-        if gate && !is_bound && slot.has_failed() {
+        if ask.gate && !is_bound && slot.has_failed() {
             return Err(Failure::GateFailed.errno());
         }
+        let tell = |begun: Begun| {
+            begin.request = begun.request;
+            begin.predicted_ns = begun.predicted.0;
+            begin.trigger_at = begun.trigger_at.0;
+            answer.try_write(begin)
+        };
         // Another user's TSG takes privilege at each call, not only at the first.
         let outcome = match slot.is_foreign() && !identity::caller_is_capable() {
             true => Ok(Outcome::Unbound),
-            false => slot.begin(tsg, name, &ask, |begun| {
-                begin.request = begun.request;
-                begin.predicted_ns = begun.predicted.0;
-                begin.trigger_at = begun.trigger_at.0;
-                answer.try_write(&begin)
-            }),
+            false if ADMIT => slot.begin_admitted(tsg, name, &ask, burst, tell),
+            false => slot.begin(tsg, name, &ask, tell),
         };
         match outcome? {
             Outcome::Begun => return Ok(()),
@@ -122,20 +159,45 @@ pub(super) fn begin(client: &Client, arg: usize, size: usize) -> Result {
                 is_there = true;
                 slots = client.slots.lock();
             }
+            Outcome::Late(earliest) => {
+                drop(slots);
+                return Err(late(begin.options, earliest));
+            }
         }
     }
     // The memory is never there for long enough.
     Err(EFAULT)
 }
 
-/// Reads the options of a request at this address of its process: its features, if they count.
+/// Tells the shortest `slo_ns` that would have done. Returns the error of the call.
+#[cold]
+#[inline(never)]
+fn late(options: u64, earliest: Ns) -> Error {
+    let told = usize::try_from(options)
+        .ok()
+        .and_then(|address| address.checked_add(EARLIEST))
+        .ok_or(EFAULT)
+        .and_then(|address| abi::write_words(address, &[earliest.0]));
+    match told {
+        Ok(()) => Failure::Late.into(),
+        Err(error) => error,
+    }
+}
+
+/// The options of a request.
+struct Options {
+    /// Its features, if they count.
+    features: Option<Features>,
+    /// Its deadline is to be promised, for this burst; 0: not known.
+    admit: Option<Ns>,
+}
+
+/// Reads the options of a request at this address of its process.
 ///
 /// # Errors
 ///
 /// As the header says of `struct zernel_request_options`.
-#[cold]
-#[inline(never)]
-fn features(address: u64, exact: bool) -> Result<Option<Features>> {
+fn options(address: u64, exact: bool) -> Result<Options> {
     let address = usize::try_from(address).map_err(|_| EFAULT)?;
     let size = abi::read_size(address)?;
     let options: uapi::zernel_request_options = abi::read_input(address, size)?;
@@ -144,12 +206,18 @@ fn features(address: u64, exact: bool) -> Result<Option<Features>> {
         .split_at_checked(options.features as usize)
         .ok_or(EINVAL)?;
     let is_beyond = rest.iter().any(|&feature| feature != 0);
-    if options.flags != 0 || options.reserved != 0 || is_beyond {
+    let admits = options.flags & uapi::ZERNEL_BEGIN_ADMIT != 0;
+    let is_unknown = options.flags & !uapi::ZERNEL_BEGIN_ADMIT != 0;
+    if is_unknown || options.reserved != 0 || is_beyond || !admits && options.burst_ns != 0 {
         return Err(EINVAL);
     }
+    let mut known = Options {
+        features: None,
+        admit: admits.then_some(Ns(options.burst_ns)),
+    };
     let tuning = tuned::features();
     if exact || tuning.memory.is_none() {
-        return Ok(None);
+        return Ok(known);
     }
     let mut features = Features {
         machine: match tuning.measured {
@@ -162,7 +230,8 @@ fn features(address: u64, exact: bool) -> Result<Option<Features>> {
     for (to, from) in features.given.iter_mut().zip(given) {
         *to = *from;
     }
-    Ok(Some(features))
+    known.features = Some(features);
+    Ok(known)
 }
 
 const _: () = assert!(GIVEN == uapi::ZERNEL_FEATURES_MAX as usize);

@@ -261,6 +261,17 @@ impl Device {
         })
     }
 
+    /// The cost of taking the GPU for a request now, and the state of the GPU.
+    #[inline(always)]
+    pub(super) fn cost(&self, holder: bool) -> (Ns, Phase) {
+        let phase = self.phase();
+        let cost = match holder {
+            true => self.switch_cost(phase),
+            false => self.gate_cost(),
+        };
+        (cost, phase)
+    }
+
     /// Learns the cost of a switch from one more, for a request that began in this phase.
     pub(super) fn switched(&self, phase: Phase, seen: Switched) {
         let mut switch = self.switch.lock();

@@ -7,6 +7,7 @@
 
 use crate::{
     glue::{
+        boxed::boxed,
         irqlock::{
             new_irq_lock,
             IrqLock, //
@@ -15,11 +16,16 @@ use crate::{
     },
     policy::{
         deadline::line::{
+            Claim,
             Lane,
             Line,
-            Place, //
+            Place,
+            Refused, //
         },
-        request::order::Standing,
+        request::{
+            order::Standing,
+            record::Ended, //
+        },
         units::Ns, //
     },
 };
@@ -30,8 +36,12 @@ use kernel::{
 
 /// A slot with a request that has a place. Each call takes the lock of the slot.
 pub(super) trait Waiter: Send + Sync {
-    /// The part of the request at this place; `None`: it is over, and the slot has the place no more.
-    fn standing(&self, place: Place) -> Option<Standing>;
+    /// The part of the request at this place.
+    ///
+    /// # Errors
+    ///
+    /// Its end, as far as known: it is over, and the slot has the place no more.
+    fn standing(&self, place: Place) -> Result<Standing, Option<Ended>>;
     /// Its turn has come. Returns its part then.
     fn grant(&self, place: Place, now: Ns) -> Standing;
     /// It waits, and the order is to be asked again at this time.
@@ -40,9 +50,12 @@ pub(super) trait Waiter: Send + Sync {
     fn watch(&self, place: Place, now: Ns);
 }
 
+/// Nobody has a place. It is too large for a stack.
+static EMPTY: Line = Line::new();
+
 /// The places, and who has them.
 struct Places {
-    line: Line,
+    line: KBox<Line>,
     waiters: [Option<Arc<dyn Waiter>>; Line::ROOM],
 }
 
@@ -64,7 +77,7 @@ impl Order {
     /// `ENOMEM`.
     pub(super) fn new() -> Result<impl PinInit<Self>> {
         let places = Places {
-            line: Line::new(),
+            line: boxed(&EMPTY)?,
             waiters: [const { None }; Line::ROOM],
         };
         let places = KBox::new(places, GFP_KERNEL)?;
@@ -73,20 +86,40 @@ impl Order {
         }))
     }
 
+    /// A place with a promise for a request that is to begin, until [`Self::join`] or
+    /// [`Self::give_back`]. Looks at each place a bounded number of times.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`].
+    pub(super) fn admit(
+        &self,
+        lane: Lane,
+        user: u32,
+        claim: Claim,
+        replaced: Option<Place>,
+        now: Ns,
+    ) -> Result<Place, Refused> {
+        let mut places = self.places.lock();
+        places.line.admit(lane, user, claim, replaced, now)
+    }
+
+    /// A request that was admitted has not begun.
+    pub(super) fn give_back(&self, place: Place) {
+        self.places.lock().line.leave(place);
+    }
+
     /// A request of `waiter` gets a place, and its turn if that has come. `enter` is called with the
-    /// order locked: it takes the lock of the slot, and makes the place the slot's with the deadline of
-    /// its request. Returns whether there was room for it.
+    /// order locked: it takes the lock of the slot, and makes the place the slot's. Returns whether
+    /// there was room for it.
     pub(super) fn join(
         &self,
         waiter: Arc<dyn Waiter>,
-        lane: Lane,
-        user: u32,
-        enter: impl FnOnce(&mut dyn FnMut(Ns) -> Option<Place>) -> Option<Place>,
+        enter: impl FnOnce(&mut Line) -> Option<Place>,
     ) -> bool {
         let mut guard = self.places.lock();
         let places = &mut **guard;
-        let line = &mut places.line;
-        let Some(place) = enter(&mut |deadline| line.join(lane, user, deadline)) else {
+        let Some(place) = enter(&mut places.line) else {
             return false;
         };
         if let Some(free) = places.waiters.get_mut(place.number()) {
@@ -121,10 +154,11 @@ impl Places {
         let standing = self.waiter(place)?.standing(place);
         let mut unused = None;
         let lane = match standing {
-            Some(standing) => self.note(place, standing),
-            None => {
+            Ok(standing) => self.note(place, standing, now),
+            Err(ended) => {
                 unused = self.waiters.get_mut(place.number())?.take();
-                self.line.leave(place)
+                let burst = ended.and_then(|ended| ended.burst);
+                self.line.over(place, burst)
             }
         };
         if let Some(lane) = lane {
@@ -133,11 +167,11 @@ impl Places {
         unused
     }
 
-    fn note(&mut self, place: Place, standing: Standing) -> Option<Lane> {
+    fn note(&mut self, place: Place, standing: Standing, now: Ns) -> Option<Lane> {
         match standing {
             Standing::Apart => self.line.rests(place),
             Standing::Waits => self.line.waits(place),
-            Standing::Runs(until) => self.line.runs(place, until),
+            Standing::Runs(until) => self.line.runs(place, until, now),
         }
     }
 
@@ -149,7 +183,7 @@ impl Places {
                 break;
             };
             let standing = self.waiter(next).map(|waiter| waiter.grant(next, now));
-            self.note(next, standing.unwrap_or(Standing::Apart));
+            self.note(next, standing.unwrap_or(Standing::Apart), now);
         }
         let (Some(first), Some(until)) = (self.line.first(lane), self.line.busy_until(lane, now))
         else {

@@ -1,19 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 //! A slot: carries out decisions of [`policy::request`](crate::policy::request) about its requests.
 
+mod admit;
 mod begin;
+mod bind;
 mod roles;
+mod seat;
 mod state;
 mod think;
 mod turn;
 
 use super::{
-    boost::{
-        Boosts,
-        Ticket, //
-    },
     group::Group,
-    keys::Key,
     share::Timers, //
 };
 use crate::{
@@ -31,8 +29,7 @@ use crate::{
             Locked,
             Timed, //
         },
-        trace,
-        work::Worker, //
+        trace, //
     },
     ids::TsgId,
     policy::{
@@ -69,6 +66,7 @@ use kernel::{
         Arc, //
     },
 };
+use seat::Seat;
 pub(crate) use state::Name;
 use state::State;
 
@@ -144,51 +142,6 @@ impl Slot {
         )
     }
 
-    /// Has its requests be about this TSG and user's key, and the calling thread be theirs. The
-    /// request that it has is over.
-    ///
-    /// # Errors
-    ///
-    /// As [`Group::check`], and `ENOMEM`; nothing has changed then.
-    pub(crate) fn bind(
-        self: &Arc<Self>,
-        group: &Arc<Group>,
-        name: Name,
-        owns: bool,
-        key: Arc<Key>,
-        boosts: Arc<Worker<Boosts>>,
-        holder: bool,
-    ) -> Result {
-        group.check(holder)?;
-        let ticket = Ticket::new(self.clone(), boosts)?;
-        let member = group.reserve(self)?;
-        if let Some(old) = group.attach(self, member)? {
-            old.detach(self);
-        }
-        let mut state = self.lock();
-        state.ahead = None;
-        let due = state.due();
-        let unused = state.key.replace((name, key));
-        let before = state.ticket.replace(ticket);
-        drop(state);
-        self.foreign.store(!owns, Relaxed);
-        if let Some(before) = &before {
-            before.part();
-        }
-        // Dropped without the lock.
-        drop((unused, before));
-        if let Some(due) = due {
-            due.learn();
-        }
-        Ok(())
-    }
-
-    /// True if its requests are about another user's TSG. Those who bind it are for one thread at a
-    /// time.
-    pub(crate) fn is_foreign(&self) -> bool {
-        self.foreign.load(Relaxed)
-    }
-
     /// True if its gate has the bit of an error.
     pub(crate) fn has_failed(&self) -> bool {
         Gate::of(self.observe().gate) == Gate::Failed
@@ -205,10 +158,26 @@ impl Slot {
         tsg: TsgId,
         name: Name,
         ask: &Begin<'_>,
+        tell: impl FnMut(Begun) -> bool,
+    ) -> Result<Outcome> {
+        self.begin_as::<false>(tsg, name, ask, None, tell)
+    }
+
+    /// The same; with `ADMIT`, of a request that was admitted, and has this seat.
+    #[inline(always)]
+    fn begin_as<const ADMIT: bool>(
+        self: &Arc<Self>,
+        tsg: TsgId,
+        name: Name,
+        ask: &Begin<'_>,
+        seat: Option<Seat>,
         mut tell: impl FnMut(Begun) -> bool,
     ) -> Result<Outcome> {
         let settings = tuned::requested();
         let mut choice = ask.choice(&settings);
+        if ADMIT && settings.rule.is_none_or(|rule| rule.order != Order::Edf) {
+            return Err(Failure::NoOrder.into());
+        }
         let mut thought = None;
         if let Some(features) = ask.features {
             choice = choice.of_features();
@@ -224,15 +193,14 @@ impl Slot {
                 if let Some(early) = tuned::shared_early() {
                     group.weigh(early, &mut choice.costs);
                 }
-                let phase = group.gpu.phase();
-                let cost = match ask.holder {
-                    true => group.gpu.switch_cost(phase),
-                    false => group.gpu.gate_cost(),
-                };
+                let (cost, phase) = group.gpu.cost(ask.holder);
                 (cost, phase, group.level())
             }
             None => return Ok(Outcome::Unbound),
         };
+        if ADMIT && level.is_none_or(|level| level == Level::BE) {
+            return Err(Failure::NoLevel.into());
+        }
         let now = Ns(now_ns());
         let seen = self.observe();
         if guard.requests.is_behind() {
@@ -323,7 +291,7 @@ impl Slot {
         }
         guard.follow();
         match ordered || guard.turn.is_some() {
-            true => self.take_turn(guard, name.1),
+            true => self.take_turn(guard, name.1, seat),
             false => drop(guard),
         }
         if let Some(due) = due {

@@ -344,6 +344,39 @@ unsafe extern "C" fn zernel_begin(
 }
 
 #[no_mangle]
+unsafe extern "C" fn zernel_begin_admitted(
+    runtime: *mut abi::zernel_runtime,
+    from: *const abi::zernel_spec,
+    burst_ns: u64,
+    request: *mut u64,
+    earliest_ns: *mut u64,
+) -> c_int {
+    call(|| {
+        // SAFETY: By the caller.
+        let handle = unsafe { handle(runtime)? };
+        place(request)?;
+        // SAFETY: By the caller.
+        let raw = unsafe { read(from, SPEC)? };
+        check(&raw)?;
+        if raw.slo_ns == 0 {
+            return Err(Fault::Argument(
+                "a deadline can be promised only to a request that has one",
+            ));
+        }
+        let mut earliest = Duration::ZERO;
+        let burst = Duration::from_nanos(burst_ns);
+        let number = handle.begin_admitted(&spec(&raw), burst, &mut earliest);
+        if !earliest_ns.is_null() {
+            let ns = u64::try_from(earliest.as_nanos()).unwrap_or(u64::MAX);
+            // SAFETY: By the caller, and not null.
+            unsafe { write(earliest_ns, ns)? };
+        }
+        // SAFETY: By the caller, and not null.
+        unsafe { write(request, number?) }
+    })
+}
+
+#[no_mangle]
 unsafe extern "C" fn zernel_predicted(
     runtime: *mut abi::zernel_runtime,
     request: u64,
@@ -415,6 +448,8 @@ const _: () = {
     let _: [unsafe extern "C" fn(_) -> _; 2] = [abi::zernel_is_inert, zernel_is_inert];
     let _: [unsafe extern "C" fn(_, _) -> _; 2] = [abi::zernel_tsg, zernel_tsg];
     let _: [unsafe extern "C" fn(_, _, _) -> _; 2] = [abi::zernel_begin, zernel_begin];
+    let _: [unsafe extern "C" fn(_, _, _, _, _) -> _; 2] =
+        [abi::zernel_begin_admitted, zernel_begin_admitted];
     let _: [unsafe extern "C" fn(_, _, _) -> _; 2] = [abi::zernel_predicted, zernel_predicted];
     let _: [unsafe extern "C" fn(_, _) -> _; 2] = [abi::zernel_ready, zernel_ready];
     let _: [unsafe extern "C" fn(_, _) -> _; 2] = [abi::zernel_done, zernel_done];

@@ -23,6 +23,9 @@ pub(crate) enum Fault {
     /// The graph is over, or is none.
     #[error("the graph is over, or is none of this runtime's")]
     NoGraph,
+    /// zernel does not promise the deadline.
+    #[error("its deadline cannot be met; nothing has begun")]
+    Late,
     /// Nobody has said which graph can be launched.
     #[error("the graph cannot be launched yet: zernel_graph_instantiated() comes before")]
     NotInstantiated,
@@ -57,6 +60,7 @@ impl Fault {
             Self::Over => "ZERNEL_REQUEST_OVER",
             Self::NoWant => "ZERNEL_UNKNOWN_WANT",
             Self::NoGraph => "ZERNEL_UNKNOWN_GRAPH",
+            Self::Late => "ZERNEL_LATE",
             Self::NotInstantiated => "ZERNEL_NOT_INSTANTIATED",
             Self::Stream => "ZERNEL_UNKNOWN_STREAM",
             Self::Device(_) => "ZERNEL_NO_DEVICE",
@@ -73,6 +77,7 @@ impl Fault {
             Self::Over => Errno::STALE.raw_os_error(),
             Self::NoWant => Errno::IDRM.raw_os_error(),
             Self::NoGraph => Errno::BADR.raw_os_error(),
+            Self::Late => Errno::BUSY.raw_os_error(),
             Self::NotInstantiated => Errno::NOEXEC.raw_os_error(),
             Self::Stream => Errno::BADSLT.raw_os_error(),
             Self::Device(_) => Errno::NXIO.raw_os_error(),

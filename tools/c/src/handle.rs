@@ -3,10 +3,11 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use cuda::{Executable, Stream};
 use libzernel::Level;
-use zernel_runtime::{Options, Request, Runtime, Spec, Want};
+use zernel_runtime::{Idle, Options, Request, Runtime, Spec, Want};
 
 use crate::fault::Fault;
 use crate::graph::Graphs;
@@ -62,6 +63,22 @@ impl Handle {
             return Ok(0);
         }
         self.keep(self.runtime.begin(&spec())?)
+    }
+
+    /// Begins a request whose deadline is to be promised; 0 for one that does nothing. `earliest`: the
+    /// shortest time to a deadline that would have done, if it was refused for that.
+    pub(crate) fn begin_admitted(
+        &self,
+        spec: &Spec,
+        burst: Duration,
+        earliest: &mut Duration,
+    ) -> Result<u64, Fault> {
+        let request = self.runtime.begin(&spec.admit(burst))?;
+        if let Some(Idle::Late { earliest: told }) = request.idle() {
+            *earliest = told.unwrap_or_default();
+            return Err(Fault::Late);
+        }
+        self.keep(request)
     }
 
     /// Gives a request its name; 0 to one that does nothing.

@@ -2,6 +2,7 @@
 //! Errors in words: every error number of every call has a cause and a sentence.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use rustix::io::Errno;
 
@@ -37,6 +38,13 @@ pub enum Error {
         call: Call,
         /// The answer of the kernel.
         errno: Errno,
+    },
+    /// A request whose deadline zernel does not promise. Nothing has begun.
+    #[error("begin request: its deadline cannot be met{}", later(*earliest))]
+    Late {
+        /// The shortest time to a deadline that would have done; `None`: no later one would, until other
+        /// requests are over.
+        earliest: Option<Duration>,
     },
     /// A call that changes something, on a device that is open for reading alone.
     #[error("{0}: the device is open read-only; open it for reading and writing")]
@@ -91,7 +99,7 @@ pub enum Cause {
     TryAgain,
     /// A signal came first.
     Interrupted,
-    /// Another user holds the resource.
+    /// Another user holds the resource, or its time is promised to others.
     Busy,
     /// The module is older than this program.
     Unsupported,
@@ -239,6 +247,7 @@ impl Error {
                 Some(*errno)
             }
             Self::ReadOnly(_) => Some(Errno::BADF),
+            Self::Late { .. } => Some(Errno::BUSY),
             Self::Tunable { errno, .. } => *errno,
             Self::Malformed(_) | Self::GateInUse { .. } => None,
         }
@@ -259,6 +268,7 @@ impl Error {
             Self::ReadOnly(_) => Cause::NotPermitted,
             Self::Malformed(_) => Cause::Unsupported,
             Self::GateInUse { .. } => Cause::TryAgain,
+            Self::Late { .. } => Cause::Busy,
             Self::Tunable { errno, .. } => match *errno {
                 Some(Errno::NOENT) => Cause::NoSuchTarget,
                 Some(errno) => general_cause(errno),
@@ -275,6 +285,7 @@ fn call_cause(call: Call, errno: Errno) -> Cause {
         (Call::Probe, Errno::NODEV | Errno::NOEXEC) => Cause::Invalid,
         (Call::Track | Call::Untrack, Errno::BADF) => Cause::NoSuchTarget,
         (Call::ClassSet, Errno::OPNOTSUPP) => Cause::SharedTsg,
+        (Call::Begin, Errno::RANGE | Errno::DOM | Errno::NODATA | Errno::NOLCK) => Cause::Invalid,
         (_, Errno::STALE) | (Call::Begin, Errno::CANCELED) => Cause::RequestOver,
         (Call::ClassSet | Call::ClassGet | Call::ClassClear | Call::ListClasses, Errno::BADF) => {
             Cause::NoSuchTarget
@@ -308,6 +319,17 @@ fn open_sentence(errno: Errno) -> String {
         }
         Errno::ACCESS | Errno::PERM => "its permissions do not let you open it".to_owned(),
         errno => system_text(errno),
+    }
+}
+
+/// A deadline that can be met, as the end of a sentence.
+fn later(earliest: Option<Duration>) -> String {
+    match earliest {
+        Some(time) => format!(
+            "; one that is {} us away can",
+            time.as_nanos().div_ceil(1_000)
+        ),
+        None => ", nor a later one until other requests are over".to_owned(),
     }
 }
 
@@ -416,6 +438,16 @@ fn sentence(call: Call, errno: Errno) -> String {
             "a request without a holder can have no gate; or the loaded module is older than gates"
         }
         (Begin, Errno::CANCELED) => "the gate of the slot has failed; arm it anew first",
+        (Begin, Errno::RANGE) => "a deadline can be promised only to a request that has one",
+        (Begin, Errno::NOLCK) => "deadlines are promised with the tunable order at edf alone",
+        (Begin, Errno::DOM) => {
+            "deadlines are promised to TSGs with a level above best-effort; set a class first"
+        }
+        (Begin, Errno::NODATA) => {
+            "nothing is known of the GPU time of this key; tell it, or begin once without a promise"
+        }
+        (Begin, Errno::DQUOT) => "your places in the order of the GPU are taken; end a request first",
+        (Begin, Errno::NOSPC) => "all places in the order of the GPU are taken; begin later",
         (Begin, Errno::AGAIN) => "the GPU's driver sleeps or does not answer; begin later",
         (Ready | Done | Cancel, Errno::NXIO) => "there is no such slot",
         (Ready | Done | Cancel, Errno::STALE) => "the request is over, or never began",
@@ -486,6 +518,7 @@ fn name(errno: Errno) -> String {
         Errno::AGAIN => "EAGAIN",
         Errno::BADF => "EBADF",
         Errno::BUSY => "EBUSY",
+        Errno::DOM => "EDOM",
         Errno::DQUOT => "EDQUOT",
         Errno::FAULT => "EFAULT",
         Errno::INTR => "EINTR",
@@ -497,6 +530,7 @@ fn name(errno: Errno) -> String {
         Errno::NODEV => "ENODEV",
         Errno::NOENT => "ENOENT",
         Errno::NOEXEC => "ENOEXEC",
+        Errno::NOLCK => "ENOLCK",
         Errno::NOMEM => "ENOMEM",
         Errno::NOSPC => "ENOSPC",
         Errno::NOTTY => "ENOTTY",

@@ -32,6 +32,8 @@ pub struct Capabilities {
     pub gate: bool,
     /// Features of requests.
     pub features: bool,
+    /// Deadlines that are promised when a request begins.
+    pub admit: bool,
 }
 
 /// The loaded module.
@@ -80,6 +82,7 @@ impl From<&abi::zernel_info> for Info {
                 probe: can(abi::ZERNEL_CAP_PROBE),
                 gate: can(abi::ZERNEL_CAP_GATE),
                 features: can(abi::ZERNEL_CAP_FEATURES),
+                admit: can(abi::ZERNEL_CAP_ADMIT),
             },
             loaded_at: Timestamp::from_ns(raw.loaded_at),
             clock_offset_ns: raw.clock_offset_ns,

@@ -58,6 +58,7 @@ pub(crate) fn spec(
     slo_ms: f64,
     exact: bool,
     features_of: Option<&Bound<'_, PyAny>>,
+    admit_us: Option<f64>,
 ) -> PyResult<Spec> {
     let spec = Spec::new()
         .key(key_of.map_or(Ok(0), key)?)
@@ -66,6 +67,14 @@ pub(crate) fn spec(
     let spec = match features_of.map(features).transpose()?.flatten() {
         Some(features) => spec.features(features),
         None => spec,
+    };
+    let spec = match admit_us {
+        None => spec,
+        Some(_) if slo_ms == 0.0 => {
+            let text = "admit_us needs slo_ms, which is what would be promised";
+            return Err(Fault::Argument(text.to_owned()).into());
+        }
+        Some(burst) => spec.admit(us("admit_us", burst)?),
     };
     Ok(if exact { spec.exact() } else { spec })
 }

@@ -237,7 +237,7 @@ impl GraphRequests {
         features: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Request> {
         let stream = stream_of(stream)?;
-        let spec = argument::spec(key, expected_us, slo_ms, exact, features)?;
+        let spec = argument::spec(key, expected_us, slo_ms, exact, features, None)?;
         let Use {
             attached,
             part: requests,

@@ -167,10 +167,20 @@ impl Request {
             Idle::Inert => "inert",
             Idle::NoLane => "no_lane",
             Idle::Refused => "refused",
+            Idle::Late { .. } => "late",
             Idle::Lost => "lost",
             Idle::Forked => "forked",
             _ => "other",
         })
+    }
+
+    /// The shortest `slo_ms` that would have been promised to one that is late.
+    #[getter]
+    fn earliest_ms(&self) -> Option<f64> {
+        match self.idle {
+            Some(Idle::Late { earliest }) => Some(earliest?.as_secs_f64() * 1e3),
+            _ => None,
+        }
     }
 
     /// Its number in its slot.

@@ -182,7 +182,7 @@ impl Runtime {
     /// Begins a request.
     #[pyo3(signature = (
         stream = None, *, key = None, expected_us = 0.0, slo_ms = 0.0, exact = false,
-        inline = false, features = None
+        inline = false, features = None, admit_us = None
     ))]
     #[expect(clippy::too_many_arguments, reason = "Python has them by name")]
     fn request(
@@ -195,9 +195,10 @@ impl Runtime {
         exact: bool,
         inline: bool,
         features: Option<&Bound<'_, PyAny>>,
+        admit_us: Option<f64>,
     ) -> PyResult<Request> {
         let stream = stream::stream_of(stream)?;
-        let mut spec = argument::spec(key, expected_us, slo_ms, exact, features)?;
+        let mut spec = argument::spec(key, expected_us, slo_ms, exact, features, admit_us)?;
         match (inline, stream) {
             (true, Some(stream)) => spec = spec.inline(stream),
             (true, None) => {

@@ -76,6 +76,11 @@ class Requests(unittest.TestCase):
             with self.subTest(features=features):
                 self.runtime.request(features=features).cancel()
 
+    def test_nothing_is_promised(self) -> None:
+        request = self.runtime.request(slo_ms=1, admit_us=0)
+        self.assertEqual((request.idle, request.earliest_ms), ("inert", None))
+        request.cancel()
+
     def test_a_request_does_nothing(self) -> None:
         with self.runtime.request(key="model", expected_us=1.5, slo_ms=20, exact=True) as request:
             self.assertEqual((request.idle, request.number, request.lane, request.predicted_us),
@@ -211,6 +216,9 @@ class Requests(unittest.TestCase):
             (lambda: request(features=[1.5]), TypeError, ""),
             (lambda: request(features="12"), TypeError, ""),
             (lambda: request(features=7), TypeError, "not iterable"),
+            (lambda: request(admit_us=5), misuse, "admit_us needs slo_ms"),
+            (lambda: request(admit_us=-1, slo_ms=1), misuse, "admit_us=-1 is no time"),
+            (lambda: request(admit_us="5", slo_ms=1), TypeError, ""),
             (lambda: request(inline=True), misuse, "needs the stream"),
             (lambda: request(inlined=True), TypeError, "unexpected keyword"),
             (lambda: self.runtime.set_level(8), misuse, "levels are 0 (most urgent) to 7"),

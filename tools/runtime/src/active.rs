@@ -185,6 +185,15 @@ impl Active {
         }
     }
 
+    /// The same of a request whose turn has to come: zernel stores its trigger.
+    pub(crate) fn ready_in_turn(&self, lane: u32, number: Number) {
+        self.parts.released.store(lane, number.get());
+        if let Some(slot) = self.slot(lane) {
+            // It may be over: its lease has expired, or its TSG is gone.
+            let _ = slot.ready_call(number);
+        }
+    }
+
     /// Gives the request of a lane up. With both words stored, what has come into a stream for it does
     /// not wait.
     pub(crate) fn cancel(&self, lane: u32, number: Number) {
@@ -212,9 +221,19 @@ impl Active {
     }
 
     /// Begins a request in a lane: tells zernel, and puts the wait and the holder into a stream, or
-    /// into that of the lane. `None`: zernel or CUDA refused it, which has been counted.
-    pub(crate) fn begin(&self, lane: u32, begin: &Begin, stream: Option<Stream>) -> Option<Begun> {
-        let stream = stream.or_else(|| Some(self.parts.streams.get(lane as usize)?.stream()))?;
+    /// into that of the lane.
+    ///
+    /// # Errors
+    ///
+    /// zernel or CUDA refused it, which has been counted.
+    pub(crate) fn begin(
+        &self,
+        lane: u32,
+        begin: &Begin,
+        stream: Option<Stream>,
+    ) -> Result<Begun, Idle> {
+        let stream = stream.or_else(|| Some(self.parts.streams.get(lane as usize)?.stream()));
+        let stream = stream.ok_or(Idle::Refused)?;
         self.begin_with(lane, begin, |number| self.hold(lane, stream, number))
     }
 
@@ -224,19 +243,22 @@ impl Active {
         lane: u32,
         begin: &Begin,
         hold: impl FnOnce(Number) -> Option<()>,
-    ) -> Option<Begun> {
-        let slot = self.slot(lane)?;
-        let Ok(begun) = slot.begin(begin) else {
+    ) -> Result<Begun, Idle> {
+        let slot = self.slot(lane).ok_or(Idle::Refused)?;
+        let begun = slot.begin(begin).map_err(|error| {
             count(&self.counting.refused);
-            return None;
-        };
+            match error {
+                libzernel::Error::Late { earliest } => Idle::Late { earliest },
+                _ => Idle::Refused,
+            }
+        })?;
         self.set_under_way(lane, begun.number.get());
         if hold(begun.number).is_none() {
             self.cancel(lane, begun.number);
-            return None;
+            return Err(Idle::Refused);
         }
         count(&self.counting.begun);
-        Some(begun)
+        Ok(begun)
     }
 
     fn hold(&self, lane: u32, stream: Stream, number: Number) -> Option<()> {
@@ -289,7 +311,11 @@ impl Active {
     }
 
     /// Begins a request in a lane of a graph, as [`Self::begin`]: the next launch is its work.
-    pub(crate) fn begin_in(&self, lane: u32, begin: &Begin, nodes: &Nodes) -> Option<Begun> {
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::begin`].
+    pub(crate) fn begin_in(&self, lane: u32, begin: &Begin, nodes: &Nodes) -> Result<Begun, Idle> {
         self.begin_with(lane, begin, |number| {
             self.call(|| self.hold_in(lane, nodes, number.get()))
         })

@@ -145,10 +145,10 @@ impl GraphRequests {
             return Request::nothing(Idle::NoLane);
         }
         match active.begin_in(lane.lane, &spec.begin(active.tsg()), nodes) {
-            Some(begun) => Request::new(Held::of_graph(lane.clone(), begun)),
-            None => {
+            Ok(begun) => Request::new(Held::of_graph(lane.clone(), begun, spec.is_promised())),
+            Err(why) => {
                 lane.give();
-                Request::nothing(Idle::Refused)
+                Request::nothing(why)
             }
         }
     }

@@ -19,6 +19,8 @@ pub struct Spec {
     slo: Duration,
     exact: bool,
     features: Option<Features>,
+    /// Its burst; zero: not known.
+    admit: Option<Duration>,
     pub(crate) stream: Option<Stream>,
 }
 
@@ -61,6 +63,25 @@ impl Spec {
         }
     }
 
+    /// It begins only if zernel promises that it is done within [`Self::slo`]; else it is [`Idle::Late`]. The
+    /// tunable `order` is `edf`, and the TSG has a class above best-effort; without them, or by a module that
+    /// is older, it is [`Idle::Refused`].
+    ///
+    /// `burst`: its expected time on the GPU, used while the key has no history of that; zero: not known,
+    /// which is refused then. *Ready* and *done* of such a request are system calls.
+    #[must_use]
+    pub fn admit(self, burst: Duration) -> Self {
+        Self {
+            admit: Some(burst),
+            ..self
+        }
+    }
+
+    /// True if its deadline is to be promised.
+    pub(crate) fn is_promised(&self) -> bool {
+        self.admit.is_some()
+    }
+
     /// Its preparation takes as long as expected: history is not asked.
     #[inline]
     #[must_use]
@@ -94,6 +115,10 @@ impl Spec {
             Some(features) => begin.features(features),
             None => begin,
         };
+        let begin = match self.admit {
+            Some(burst) => begin.admit(burst),
+            None => begin,
+        };
         match self.exact {
             true => begin.exact(),
             false => begin,
@@ -111,6 +136,11 @@ pub enum Idle {
     NoLane,
     /// zernel or CUDA refused it.
     Refused,
+    /// zernel does not promise its deadline ([`Spec::admit`]).
+    Late {
+        /// The shortest [`Spec::slo`] that would have done; `None`: none, until other requests are over.
+        earliest: Option<Duration>,
+    },
     /// The context is lost.
     Lost,
     /// This is a child of `fork()`.
@@ -124,6 +154,8 @@ pub(crate) struct Held {
     /// The graph that the lane belongs to.
     graph: Option<Arc<GraphLane>>,
     begun: Begun,
+    /// Its deadline was promised, so that its turn has to come.
+    is_promised: bool,
     is_ready: bool,
 }
 
@@ -135,23 +167,25 @@ pub(crate) struct Held {
 pub struct Request(Result<Held, Idle>);
 
 impl Held {
-    pub(crate) fn new(active: Arc<Active>, lane: u32, begun: Begun) -> Self {
+    pub(crate) fn new(active: Arc<Active>, lane: u32, begun: Begun, is_promised: bool) -> Self {
         Self {
             active,
             lane,
             graph: None,
             begun,
+            is_promised,
             is_ready: false,
         }
     }
 
     /// In the lane of a graph.
-    pub(crate) fn of_graph(graph: Arc<GraphLane>, begun: Begun) -> Self {
+    pub(crate) fn of_graph(graph: Arc<GraphLane>, begun: Begun, is_promised: bool) -> Self {
         Self {
             active: graph.active().clone(),
             lane: graph.lane(),
             graph: Some(graph),
             begun,
+            is_promised,
             is_ready: false,
         }
     }
@@ -172,12 +206,19 @@ impl Held {
             return;
         }
         self.is_ready = true;
-        self.active.ready(self.lane, self.begun.number);
+        match self.is_promised {
+            true => self.active.ready_in_turn(self.lane, self.begun.number),
+            false => self.active.ready(self.lane, self.begun.number),
+        }
     }
 
     fn done(&mut self) {
         self.ready();
         if let Some(slot) = self.slot() {
+            // The next in turn goes in the call. It may be over.
+            if self.is_promised {
+                let _ = slot.done_call(self.begun.number);
+            }
             slot.done(self.begun.number);
         }
         if self.graph.is_none() {
@@ -321,5 +362,14 @@ mod tests {
         let exact = spec.exact().begin(tsg);
         assert_eq!(exact, Begin::new(tsg).key(2).features(features).exact());
         assert_eq!(Spec::new().begin(tsg), Begin::new(tsg));
+    }
+
+    #[test]
+    fn a_promise_is_asked_for_with_the_burst() {
+        let tsg = tsg::Id::new(3);
+        let (slo, burst) = (Duration::from_millis(9), Duration::from_micros(800));
+        let spec = Spec::new().slo(slo).admit(burst);
+        assert!(spec.is_promised() && !Spec::new().is_promised());
+        assert_eq!(spec.begin(tsg), Begin::new(tsg).slo(slo).admit(burst));
     }
 }

@@ -93,10 +93,13 @@ impl Runtime {
             return Ok(Request::nothing(Idle::NoLane));
         };
         match active.begin(lane, &spec.begin(active.tsg()), spec.stream) {
-            Some(begun) => Ok(Request::new(Held::new(active.clone(), lane, begun))),
-            None => {
+            Ok(begun) => {
+                let held = Held::new(active.clone(), lane, begun, spec.is_promised());
+                Ok(Request::new(held))
+            }
+            Err(why) => {
                 active.give_lane(lane);
-                Ok(Request::nothing(Idle::Refused))
+                Ok(Request::nothing(why))
             }
         }
     }

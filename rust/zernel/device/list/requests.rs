@@ -173,4 +173,7 @@ fn tell(info: &mut uapi::zernel_request_info, counters: &Counters) {
     info.preempt_no_memory = counters.preempt_no_memory;
     info.preempt_unresponsive = counters.preempt_unresponsive;
     info.preempt_invalid = counters.preempt_invalid;
+    info.accepted = counters.accepted;
+    info.refused = counters.refused;
+    info.missed = counters.missed;
 }

@@ -11,6 +11,7 @@ use crate::{
         memory::account_nowait, //
     },
     policy::{
+        deadline::burst::Bursts,
         predict::{
             features::{
                 lessons::Taken,
@@ -63,6 +64,8 @@ struct Known {
     history: History,
     /// From the first request with features on.
     seat: Option<Seat>,
+    /// Its bursts, of requests that had a place in the order of deadlines.
+    bursts: Bursts,
 }
 
 /// The prediction of a request with features.
@@ -93,6 +96,7 @@ impl Key {
                 known <- new_irq_lock!(Known {
                     history: History::new(margin),
                     seat: None,
+                    bursts: Bursts::NEW,
                 }, c"zernel_key"),
                 version: Atomic::new(0),
                 used: Atomic::new(0),
@@ -160,6 +164,18 @@ impl Key {
 
     fn learner(&self) -> Option<Arc<Learner>> {
         self.known.lock().seat.as_ref().map(Seat::learner)
+    }
+
+    /// Learns from a burst.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn learn_burst(&self, took: Ns) {
+        self.known.lock().bursts.observe(took);
+    }
+
+    /// The time that a burst seldom exceeds; `None` if none was seen.
+    pub(crate) fn burst(&self) -> Option<Ns> {
+        self.known.lock().bursts.bound()
     }
 
     /// Makes room for what is learned from features, for one of `user`'s keys. Returns false without

@@ -70,4 +70,7 @@ pub(crate) enum Outcome {
     Untold,
     /// Nothing: [`Slot::make_room`] has to come first.
     NoRoom,
+    /// Nothing: its deadline cannot be promised. The shortest time to one that can; 0: there is none
+    /// now.
+    Late(Ns),
 }

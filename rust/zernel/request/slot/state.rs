@@ -56,6 +56,8 @@ pub(super) struct Turn {
     pub(super) gpu: Arc<Device>,
     pub(super) place: Place,
     pub(super) number: Number,
+    /// The level that it is counted under, and the deadline that was promised.
+    pub(super) promise: Option<(Level, Ns)>,
 }
 
 /// Lessons to be learned without the lock of the slot: not in a timer, but by a call.

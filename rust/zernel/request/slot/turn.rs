@@ -2,6 +2,7 @@
 //! A slot whose request has a place in the order of deadlines.
 
 use super::{
+    seat::Seat,
     state::{
         State,
         Turn, //
@@ -15,12 +16,14 @@ use crate::{
         time::now_ns, //
     },
     policy::{
+        counters::Promise,
         deadline::line::{
             Lane,
             Place, //
         },
         request::{
             order::Standing,
+            record::Ended,
             words::Number, //
         },
         units::Ns, //
@@ -34,21 +37,40 @@ impl State {
     fn has(&self, place: Place) -> bool {
         self.turn.as_ref().is_some_and(|turn| turn.place == place)
     }
+
+    /// A request that had a place is over: its burst is learned, and its promise compared.
+    fn end_turn(&mut self, turn: Option<&Turn>) -> Option<Ended> {
+        let turn = turn?;
+        if self.requests.is_behind() {
+            self.catch_up();
+        }
+        let ended = self.requests.ended(turn.number)?;
+        if let (Some(burst), true, Some((_, key))) = (ended.burst, ended.is_done, &self.key) {
+            key.learn_burst(burst);
+        }
+        if let Some((level, deadline)) = turn.promise {
+            if ended.at > deadline {
+                self.promise(level, Promise::Missed);
+            }
+        }
+        Some(ended)
+    }
 }
 
 impl Waiter for Slot {
-    fn standing(&self, place: Place) -> Option<Standing> {
+    fn standing(&self, place: Place) -> Result<Standing, Option<Ended>> {
         let mut state = self.lock();
         let turn = state.turn.as_ref().filter(|turn| turn.place == place);
-        let number = turn.map(|turn| turn.number)?;
+        let number = turn.map(|turn| turn.number).ok_or(None)?;
         if state.requests.ordered() == Some(number) {
-            return Some(state.requests.standing());
+            return Ok(state.requests.standing());
         }
         let unused = state.turn.take();
+        let ended = state.end_turn(unused.as_ref());
         drop(state);
         // Dropped without the lock of the slot. The caller has another reference to the GPU.
         drop(unused);
-        None
+        Err(ended)
     }
 
     fn grant(&self, place: Place, now: Ns) -> Standing {
@@ -103,7 +125,15 @@ impl Slot {
     /// The request that has just begun gets its place, behind that of the one before. Unlocks the slot.
     #[cold]
     #[inline(never)]
-    pub(super) fn take_turn(self: &Arc<Self>, state: Guarded<'_>, user: Uid) {
+    pub(super) fn take_turn(
+        self: &Arc<Self>,
+        state: Guarded<'_>,
+        user: Uid,
+        mut seat: Option<Seat>,
+    ) {
+        if let (Some(_), Some(level)) = (&seat, state.level) {
+            state.promise(level, Promise::Accepted);
+        }
         drop(state);
         self.settle();
         let state = self.lock();
@@ -112,23 +142,31 @@ impl Slot {
         else {
             return;
         };
-        let gpu = group.gpu.clone();
+        let gpu = match &seat {
+            Some(seat) => seat.gpu.clone(),
+            None => group.gpu.clone(),
+        };
         let lane = Lane {
             runlist: group.runlist(),
             level,
         };
         drop(state);
-        let has_room = gpu.order.join(self.clone(), lane, user.0, |join| {
+        let has_room = gpu.order.join(self.clone(), |line| {
             let mut state = self.lock();
             if state.requests.ordered() != Some(number) || state.turn.is_some() {
                 // Over by now.
                 return None;
             }
-            let place = join(state.requests.deadline())?;
+            let deadline = state.requests.deadline();
+            let (place, promise) = match &mut seat {
+                Some(seat) => (seat.place.take()?, Some((level, deadline))),
+                None => (line.join(lane, user.0, state.claim())?, None),
+            };
             state.turn = Some(Turn {
                 gpu: gpu.clone(),
                 place,
                 number,
+                promise,
             });
             Some(place)
         });

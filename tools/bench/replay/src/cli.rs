@@ -163,6 +163,10 @@ struct ZernelArgs {
     /// Order of triggers: fifo, or edf for the earliest deadline first.
     #[arg(long, default_value = "fifo", value_parser = order)]
     order: Order,
+    /// Promise deadlines, and refuse requests whose deadline cannot be met; with --order edf and
+    /// --deadlines-us.
+    #[arg(long)]
+    admit: bool,
     /// Give latency-critical clients with longer deadlines a lower level, two for each that differs.
     #[arg(long)]
     by_level: bool,
@@ -311,6 +315,10 @@ impl Common {
             ..
         } = self.zernel;
         ensure!(
+            !self.zernel.admit || self.zernel.order == Order::Edf && !self.deadlines_us.is_empty(),
+            "--admit needs --order edf and --deadlines-us: there is nothing to promise without"
+        );
+        ensure!(
             slices == SlicePolicy::Pid || target_us.is_none(),
             "--target-us is for --slices pid: no other slices follow it"
         );
@@ -344,6 +352,7 @@ impl Common {
             order: self.zernel.order,
         };
         zernel.deadlines = self.deadlines_us;
+        zernel.admit = self.zernel.admit;
         zernel.by_level = self.zernel.by_level;
         zernel.safety_margin = policy_us(self.zernel.safety_margin_us);
         zernel.rotate = !self.zernel.no_rotation;

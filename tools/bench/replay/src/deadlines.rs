@@ -80,8 +80,12 @@ impl Deadlines {
             late.extend(latencies.map(|&ns| ns.saturating_sub(deadline) as i64));
         }
         let count = late.iter().filter(|&&ns| ns > 0).count();
+        let lc = outcome.served.iter().filter(|one| one.role == Role::Lc);
+        let refused: u64 = lc.map(|one| one.refused).sum();
+        let asked = refused + late.len() as u64;
         let lateness = Summary::of(&mut late);
         Some(Missed {
+            refused_percent: 100.0 * refused as f64 / asked.max(1) as f64,
             percent: 100.0 * count as f64 / (lateness.count.max(1)) as f64,
             late_p99_ns: lateness.p99_ns,
             late_max_ns: lateness.max_ns,
@@ -94,6 +98,8 @@ impl Deadlines {
 pub(crate) struct Missed {
     /// Their share, in percent.
     pub(crate) percent: f64,
+    /// Requests that were refused, of these and those that were served, in percent.
+    pub(crate) refused_percent: f64,
     /// The 99th percentile of the time after the deadline, of all requests; one in time has 0.
     pub(crate) late_p99_ns: i64,
     /// The longest.

@@ -39,6 +39,8 @@ pub(crate) struct Served {
     pub(crate) held_ns: Vec<u64>,
     /// Requests that were done within the run.
     pub(crate) in_time: u64,
+    /// Requests that the policy refused.
+    pub(crate) refused: u64,
 }
 
 /// Requests with a deadline.
@@ -59,6 +61,7 @@ impl Served {
             requests: Requests::default(),
             held_ns: Vec::new(),
             in_time: 0,
+            refused: 0,
         }
     }
 

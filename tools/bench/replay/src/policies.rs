@@ -25,6 +25,8 @@ pub(crate) enum Stream {
     Plain,
     /// A wait for the trigger and a holder.
     Holder,
+    /// The request does not begin, as its deadline cannot be met: it is served elsewhere.
+    Refused,
 }
 
 /// A policy. Called at the time of each event.

@@ -458,3 +458,27 @@ proptest! {
         prop_assert_eq!(outcome.latencies(Role::Lc), again.latencies(Role::Lc));
     }
 }
+
+#[test]
+fn promises_are_kept() {
+    let (workload, _) = with_deadlines();
+    let missed = |admit| {
+        let mut options = Options::DEFAULT;
+        // Shorter ones, so that there is something to refuse.
+        options.zernel.deadlines = Deadlines::parse("6000,12000,20000").unwrap();
+        options.zernel.rule.order = Order::Edf;
+        options.zernel.admit = admit;
+        let policy = Name::Zernel.policy(&options);
+        let outcome = sim::run(&workload, Setting::DEFAULT, policy).unwrap();
+        let missed = options.zernel.deadlines.missed(&outcome).unwrap();
+        (missed, outcome.rate(Role::Lc))
+    };
+    let ((without, rate), (with, kept)) = (missed(false), missed(true));
+    assert!(without.percent > 1.0, "{without:?}: too little to compare");
+    assert!(
+        with.percent < without.percent / 20.0,
+        "{with:?}, {without:?}"
+    );
+    assert!(with.refused_percent > 0.0 && without.refused_percent == 0.0);
+    assert!(kept > 0.6 * rate, "{kept} of {rate} are served");
+}

@@ -96,6 +96,7 @@ impl Run {
             }
             Event::Tick(client) => self.start(client),
             Event::Prepared(client) => self.prepared(client),
+            Event::Refused(client) => self.next(client),
             Event::Timer(token) => self.policy.timer(&mut self.world, token),
             Event::End => {
                 let [busy_ns, switch_ns, idle_ns, switches] = self.world.engine();
@@ -162,8 +163,18 @@ impl Run {
         one.stage = Stage::Preparing;
         one.begun = one.begun.wrapping_add(1);
         one.holder = false;
-        if self.policy.begin(&mut self.world, client) == Stream::Holder {
-            self.world.hold(client);
+        match self.policy.begin(&mut self.world, client) {
+            Stream::Plain => {}
+            Stream::Holder => self.world.hold(client),
+            Stream::Refused => {
+                let one = &mut self.world.clients[client];
+                one.begun = one.begun.wrapping_sub(1);
+                one.stage = Stage::Waiting;
+                self.served[client].refused += 1;
+                // Its preparation, for another GPU, takes as long.
+                self.world.at(now + prepare.max(1), Event::Refused(client));
+                return;
+            }
         }
         if prepare == 0 {
             self.prepared(client);

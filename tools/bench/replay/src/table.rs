@@ -157,9 +157,9 @@ pub(crate) fn render(rows: &[Row], parameter: Option<&str>) -> String {
     }
     let misses = rows.iter().any(|row| row.missed.is_some());
     if misses {
-        head.extend(["missed\n%", "late p99\nms", "max\nms"]);
+        head.extend(["refused\n%", "missed\n%", "late p99\nms", "max\nms"]);
     }
-    let mut table = Table::new(head, texts.min(2)..texts + COLUMNS + 6);
+    let mut table = Table::new(head, texts.min(2)..texts + COLUMNS + 7);
     for row in rows {
         let mut cells = vec![row.workload.clone(), row.policy.clone()];
         if parameter.is_some() {
@@ -173,7 +173,8 @@ pub(crate) fn render(rows: &[Row], parameter: Option<&str>) -> String {
         }
         if let Some(missed) = &row.missed {
             let ms = |ns: i64| format!("{:.2}", ns as f64 / 1e6);
-            cells.push(format!("{:.2}", missed.percent));
+            let percents = [missed.refused_percent, missed.percent];
+            cells.extend(percents.map(|percent| format!("{percent:.2}")));
             cells.extend([missed.late_p99_ns, missed.late_max_ns].map(ms));
         }
         table.add(cells);

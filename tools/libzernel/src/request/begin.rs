@@ -35,15 +35,6 @@ impl Features {
         features.count = numbers.len();
         Some(features)
     }
-
-    pub(super) fn encode(&self) -> abi::zernel_request_options {
-        abi::zernel_request_options {
-            size: size_of::<abi::zernel_request_options>() as u32,
-            features: self.count as u32,
-            feature: self.numbers,
-            ..abi::zernel_request_options::zeroed()
-        }
-    }
 }
 
 /// A request that is to begin; the same can be used for each of a kind.
@@ -54,7 +45,9 @@ pub struct Begin {
     expected_ns: u64,
     slo_ns: u64,
     flags: u32,
-    pub(super) features: Option<Features>,
+    features: Option<Features>,
+    /// Its burst, 0 if not known, where its deadline is to be promised.
+    admit: Option<u64>,
 }
 
 impl Begin {
@@ -67,6 +60,7 @@ impl Begin {
             slo_ns: 0,
             flags: 0,
             features: None,
+            admit: None,
         }
     }
 
@@ -105,6 +99,22 @@ impl Begin {
         }
     }
 
+    /// It begins only if zernel promises that it is done within [`Self::slo`] ([`Error::Late`]). A module
+    /// without [`admit`](crate::Capabilities::admit) refuses it.
+    ///
+    /// `burst`: its expected time on the GPU, from the end of the switch to done, used while the key has
+    /// no history of that; zero: not known, which is `ENODATA` then.
+    ///
+    /// The tunable `order` is `edf`, the TSG has a class above best-effort, and *ready* and *done* are told by
+    /// calls ([`Slot::ready_call`](super::Slot::ready_call)).
+    #[must_use]
+    pub const fn admit(self, burst: Duration) -> Self {
+        Self {
+            admit: Some(saturating_ns(burst)),
+            ..self
+        }
+    }
+
     /// Its preparation takes exactly as long as expected: history is not asked.
     #[must_use]
     pub const fn exact(self) -> Self {
@@ -138,6 +148,25 @@ impl Begin {
             flags: self.flags | flag,
             ..self
         }
+    }
+
+    /// All that is told beside the call, if anything is.
+    pub(super) fn options(&self) -> Option<abi::zernel_request_options> {
+        if self.features.is_none() && self.admit.is_none() {
+            return None;
+        }
+        let features = self.features.unwrap_or_default();
+        Some(abi::zernel_request_options {
+            size: size_of::<abi::zernel_request_options>() as u32,
+            flags: match self.admit {
+                Some(_) => abi::ZERNEL_BEGIN_ADMIT,
+                None => 0,
+            },
+            features: features.count as u32,
+            feature: features.numbers,
+            burst_ns: self.admit.unwrap_or(0),
+            ..abi::zernel_request_options::zeroed()
+        })
     }
 
     pub(super) fn encode(&self, slot: u32) -> abi::zernel_request_begin {
@@ -210,13 +239,31 @@ mod tests {
 
     #[test]
     fn features_arrive_up_to_their_number() {
-        let raw = Features::new(&[i64::MIN, 7]).unwrap().encode();
-        assert_eq!((raw.size, raw.features), (88, 2));
+        let begin = Begin::new(tsg::Id::new(9));
+        assert!(begin.options().is_none());
+        let features = Features::new(&[i64::MIN, 7]).unwrap();
+        let raw = begin.features(features).options().unwrap();
+        assert_eq!((raw.size, raw.features, raw.burst_ns), (96, 2, 0));
         assert_eq!(raw.feature, [i64::MIN, 7, 0, 0, 0, 0, 0, 0]);
         assert_eq!((raw.flags, raw.reserved, raw.earliest_ns), (0, 0, 0));
         assert_eq!(Features::new(&[]), Some(Features::default()));
         assert!(Features::new(&[1; Features::MAX]).is_some());
         assert_eq!(Features::new(&[1; Features::MAX + 1]), None);
+    }
+
+    #[test]
+    fn a_promise_can_be_asked_for() {
+        let begin = Begin::new(tsg::Id::new(9)).slo(Duration::from_micros(9));
+        let raw = begin.admit(Duration::from_micros(3)).options().unwrap();
+        assert_eq!((raw.size, raw.flags, raw.features), (96, 1, 0));
+        assert_eq!((raw.burst_ns, raw.earliest_ns), (3_000, 0));
+        let unknown = begin.admit(Duration::ZERO).options().unwrap();
+        assert_eq!((unknown.flags, unknown.burst_ns), (1, 0));
+        // Nothing of it is in the call itself.
+        assert_eq!(
+            bytemuck::bytes_of(&begin.admit(Duration::ZERO).encode(1)),
+            bytemuck::bytes_of(&begin.encode(1))
+        );
     }
 
     #[test]

@@ -3,6 +3,9 @@
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::time::Duration;
+
+use rustix::io::Errno;
 
 use super::{Begin, Begun, Gate, Number, Slots};
 use crate::sys::{abi, memory, zernel as calls};
@@ -90,15 +93,23 @@ impl<'a> Slot<'a> {
     /// Begins a request: its data is prepared from now on. The request before it is over.
     ///
     /// Errors: [`Error::Call`] with `ENXIO`, `ENOENT`, `EPERM`, `EAGAIN` or `ENOMEM`; with a gate also
-    /// `ECANCELED` when that has failed, with features `EINVAL` from a module without them.
+    /// `ECANCELED` when that has failed, with features or [`Begin::admit`] `EINVAL` from a module without
+    /// them. With [`Begin::admit`] also [`Error::Late`], and `ERANGE`, `ENOLCK`, `EDOM`, `ENODATA`, `EDQUOT`
+    /// or `ENOSPC`.
     pub fn begin(&self, begin: &Begin) -> Result<Begun> {
         let mut raw = begin.encode(self.number);
-        let (fd, features) = (self.slots.fd(), &begin.features);
-        match features {
-            None => calls::request_begin(fd, &mut raw),
-            Some(features) => calls::request_begin_with(fd, &mut raw, &features.encode()),
-        }
-        .map_err(Error::call(Call::Begin))?;
+        let fd = self.slots.fd();
+        let Some(mut options) = begin.options() else {
+            calls::request_begin(fd, &mut raw).map_err(Error::call(Call::Begin))?;
+            return Begun::try_from(&raw);
+        };
+        calls::request_begin_with(fd, &mut raw, &mut options).map_err(|errno| match errno {
+            Errno::BUSY => Error::Late {
+                earliest: (options.earliest_ns > 0)
+                    .then(|| Duration::from_nanos(options.earliest_ns)),
+            },
+            errno => Error::call(Call::Begin)(errno),
+        })?;
         Begun::try_from(&raw)
     }
 

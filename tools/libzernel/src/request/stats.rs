@@ -134,6 +134,12 @@ request_stats! {
     preempt_unresponsive,
     /// TSGs that were not, because of the state that the GPU was in.
     preempt_invalid,
+    /// Of `begun`, those whose deadline was promised.
+    accepted,
+    /// Requests that did not begin, as their deadline could not be promised.
+    refused,
+    /// Of `accepted`, those that were not over by their deadline.
+    missed,
 }
 
 impl RequestStats {
@@ -373,11 +379,11 @@ mod tests {
     fn entries_follow_the_structure() {
         let mut raw = abi::zernel_request_info::zeroed();
         (raw.begun, raw.done, raw.cancelled) = (9, 3, 2);
-        (raw.latency_ns, raw.in_flight, raw.preempt_invalid) = (300, 4, 5);
+        (raw.latency_ns, raw.in_flight, raw.missed) = (300, 4, 5);
         let stats = RequestStats::from(&raw);
         let entries: Vec<_> = stats.entries().collect();
         assert_eq!(entries.first(), Some(&("begun", 9)));
-        assert_eq!(entries.last(), Some(&("preempt_invalid", 5)));
+        assert_eq!(entries.last(), Some(&("missed", 5)));
         assert_eq!(24 + entries.len() * 8, size_of_val(&raw));
         assert_eq!(stats.begun, stats.over() + stats.in_flight);
         assert_eq!(stats.mean_ns(), Some(100));

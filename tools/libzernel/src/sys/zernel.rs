@@ -87,7 +87,7 @@ pub fn request_begin(
 pub fn request_begin_with(
     fd: BorrowedFd<'_>,
     begin: &mut abi::zernel_request_begin,
-    options: &abi::zernel_request_options,
+    options: &mut abi::zernel_request_options,
 ) -> Result<(), Errno> {
     checked_opcode!(
         OP,
@@ -97,13 +97,10 @@ pub fn request_begin_with(
         LIBZERNEL_IOC_REQUEST_BEGIN,
         zernel_request_begin
     );
-    let options = abi::zernel_request_options {
-        size: size_of::<abi::zernel_request_options>() as u32,
-        ..*options
-    };
-    begin.options = (&raw const options) as u64;
-    // SAFETY: The number belongs to a call that reads and writes one `zernel_request_begin`, and reads
-    // one `zernel_request_options` of its own size, which lives until it returns.
+    options.size = size_of::<abi::zernel_request_options>() as u32;
+    begin.options = (&raw mut *options) as u64;
+    // SAFETY: The number belongs to a call that reads and writes one `zernel_request_begin`, and one
+    // `zernel_request_options` of its own size, which is borrowed exclusively until it returns.
     let result = unsafe { ioctl(fd, Updater::<OP, abi::zernel_request_begin>::new(begin)) };
     begin.options = 0;
     result

@@ -167,12 +167,14 @@ class Scheduler:
 
     def request(self, stream: Any = None, *, key: int | str = 0, expected_us: float = 0.0,
                 slo_ms: float = 0.0, exact: bool = False, inline: bool | None = None,
-                features: Iterable[SupportsIndex] | None = None) -> Request:
+                features: Iterable[SupportsIndex] | None = None,
+                admit_us: float | None = None) -> Request:
         """Begins a request, for a ``with`` block; see :class:`Runtime`."""
         if inline is None:
             inline = self._core.config["inline"] and stream is not None
         return self._core.runtime.request(stream, key=key, expected_us=expected_us, slo_ms=slo_ms,
-                                          exact=exact, inline=inline, features=features)
+                                          exact=exact, inline=inline, features=features,
+                                          admit_us=admit_us)
 
     def arequest(self, stream: Any = None, **spec: Any) -> ARequest:
         """A request for an ``async with`` block, at the begin of which it begins."""

@@ -204,6 +204,7 @@ class Table(Case):
             "a feature beyond 64 bits": lambda: request(features=[BIG]),
             "a fraction for a feature": lambda: request(features=[0.5]),
             "a number for features": lambda: request(features=3),
+            "a promise without a deadline": lambda: request(admit_us=1),
             "a negative time": lambda: request(expected_us=-1),
             "a time that is no number": lambda: request(slo_ms=nan),
             "a time without end": lambda: misc.latency_critical(slo_ms=inf),

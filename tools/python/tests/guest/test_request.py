@@ -7,7 +7,7 @@ from pathlib import Path
 
 import zernel
 from cuda import Context
-from harness import wait_until
+from harness import tune, wait_until
 from lab import LATE_US, TICK_NS, Case
 
 COUNT = 10_000
@@ -60,6 +60,29 @@ class Requests(Case):
                 self.context.wait()
         counters = runtime.counters()
         self.assertEqual((counters["begun"], counters["failed_calls"]), (10, 0))
+
+    def test_a_deadline_is_promised(self) -> None:
+        runtime = self.attach()
+        promise = {"exact": True, "key": "promised", "slo_ms": 9_000, "admit_us": 3_000_000}
+        other = runtime.request(**promise)
+        self.assertEqual((other.idle, other.earliest_ms), ("refused", None))
+        tune("order", "edf")
+        self.addCleanup(tune, "order", "fifo")
+        first = runtime.request(**promise)
+        self.assertIsNone(first.idle)
+        promise |= {"slo_ms": 2_000, "admit_us": 1_000_000}
+        late = runtime.request(**promise)
+        self.assertEqual(late.idle, "late")
+        self.assertGreater(late.earliest_ms, 2_000)
+        self.assertLess(late.earliest_ms, 9_000)
+        promise["slo_ms"] = late.earliest_ms + 1
+        second = runtime.request(**promise)
+        self.assertEqual((second.idle, second.earliest_ms), (None, None))
+        for request in (first, second):
+            request.ready()
+            request.done()
+        self.assertEqual(runtime.stats()["done"], 2)
+        self.assertEqual(runtime.counters()["refused"], 2)
 
     def test_none_of_many_is_lost(self) -> None:
         runtime = self.attach()

@@ -67,6 +67,7 @@ ROW(begin_stream, w->spec.stream = w->own; return begin(w);)
 ROW(begin_features, w->spec.features = 9; return begin(w);)
 ROW(begin_feature, w->spec.features = 1; w->spec.feature[7] = -1; return begin(w);)
 ROW(begin_reserved, w->spec.reserved = 1; return begin(w);)
+ROW(begin_admitted, return zernel_begin_admitted(w->runtime, &w->spec, 1, &w->request, NULL);)
 ROW(begin_foreign, return begin_in(w, w->foreign);)
 ROW(begin_destroyed, return begin_in(w, w->destroyed);)
 ROW(begin_misaligned, return begin_in(w, (char *)w->own + 1);)
@@ -190,6 +191,7 @@ static const struct row {
 	{ "too many features", begin_features, EINVAL, "ZERNEL_BAD_ARGUMENT" },
 	{ "a feature too many", begin_feature, EINVAL, "ZERNEL_BAD_ARGUMENT" },
 	{ "a reserved field of a kind", begin_reserved, EINVAL, "ZERNEL_BAD_ARGUMENT" },
+	{ "a promise without a deadline", begin_admitted, EINVAL, "ZERNEL_BAD_ARGUMENT" },
 	{ "a foreign stream", begin_foreign, EREMOTE, "ZERNEL_FOREIGN_STREAM" },
 	{ "a destroyed stream", begin_destroyed, EIO, "ZERNEL_CUDA_FAILED" },
 	{ "a misaligned stream", begin_misaligned, EIO, "ZERNEL_CUDA_FAILED" },

@@ -162,6 +162,11 @@ void bad_input()
 		spec.features = {1, 2, 3, 4, 5, 6, 7, 8, 9};
 		runtime.begin(spec);
 	});
+	row("a promise without a deadline", EINVAL, bad, [&] {
+		Spec spec = later();
+		spec.admit = 1us;
+		runtime.begin(spec);
+	});
 	row("a level above 7", EINVAL, bad, [&] { runtime.set_class(zernel::Class(8)); });
 	row("a short time slice", EINVAL, bad, [&] { runtime.set_class(zernel::Class(0, 9us)); });
 	row("a long time slice", EINVAL, bad, [&] { runtime.set_class(zernel::Class(0, 11s)); });

@@ -73,6 +73,9 @@ static void use(struct zernel_runtime *runtime)
 	CHECK(zernel_get_stats(runtime, &stats) == 0 && stats.begun == 0);
 	CHECK(zernel_get_usage(runtime, &usage) == 0 && usage.busy_ns == 0);
 	CHECK(zernel_done(runtime, 129) == -ESTALE && strlen(zernel_error()) > 0);
+	CHECK(zernel_begin_admitted(runtime, &spec, 1, &request, &word) == -EINVAL);
+	spec.slo_ns = 1;
+	CHECK(zernel_begin_admitted(runtime, &spec, 1, &request, &word) == 0 && word == 0);
 	spec.features = 1;
 	CHECK(zernel_begin(runtime, &spec, &request) == -EINVAL && request == 0);
 	CHECK(zernel_set_level(runtime, 8) == -EINVAL);

@@ -181,6 +181,60 @@ static void hostile_words(void)
 	CHECK(cuCtxDestroy(program.context) == 0);
 }
 
+/* Deadlines that are promised, with the tunable order at edf. */
+static void admitted(void)
+{
+	struct zernel_spec spec = now;
+	struct program program = program_new();
+	struct zernel_runtime *runtime;
+	uint64_t first = 7, second = 7, earliest = 7;
+
+	CHECK(zernel_attach(&required, &runtime) == 0);
+	CHECK(zernel_set_level(runtime, 0) == 0);
+	spec.slo_ns = 9000000000;
+	CHECK(zernel_begin_admitted(runtime, &spec, 3000000000, &first, &earliest) == 0);
+	CHECK(first != 0 && earliest == 0);
+	spec.slo_ns = 2000000000;
+	check_error("a late one",
+		    zernel_begin_admitted(runtime, &spec, 1000000000, &second, &earliest), EBUSY,
+		    "ZERNEL_LATE");
+	CHECK(second == 7 && earliest > spec.slo_ns && earliest < 9000000000);
+	check_error("without a place",
+		    zernel_begin_admitted(runtime, &spec, 1000000000, &second, NULL), EBUSY,
+		    "ZERNEL_LATE");
+	CHECK(counters_of(runtime).refused == 2 && counters_of(runtime).begun == 1);
+	spec.slo_ns = earliest;
+	CHECK(zernel_begin_admitted(runtime, &spec, 1000000000, &second, &earliest) == 0);
+	CHECK(second != 0 && earliest == 0);
+	CHECK(zernel_ready(runtime, first) == 0 && zernel_done(runtime, first) == 0);
+	CHECK(zernel_ready(runtime, second) == 0 && zernel_done(runtime, second) == 0);
+	CHECK(stats_of(runtime).done == 2);
+	/* Nothing is known of the burst. */
+	spec.key = 99;
+	CHECK(zernel_begin_admitted(runtime, &spec, 0, &second, &earliest) == 0);
+	CHECK(second == 0 && earliest == 0 && counters_of(runtime).refused == 3);
+	zernel_detach(runtime);
+	CHECK(cuCtxDestroy(program.context) == 0);
+}
+
+/* Where deadlines have no order none is promised, and the program goes on. */
+static void not_admitted(void)
+{
+	struct zernel_spec spec = now;
+	struct program program = program_new();
+	struct zernel_runtime *runtime;
+	uint64_t request = 7, earliest = 7;
+
+	CHECK(zernel_attach(&required, &runtime) == 0);
+	CHECK(zernel_set_level(runtime, 0) == 0);
+	spec.slo_ns = 9000000000;
+	CHECK(zernel_begin_admitted(runtime, &spec, 1, &request, &earliest) == 0);
+	CHECK(request == 0 && earliest == 0 && counters_of(runtime).refused == 1);
+	CHECK(zernel_ready(runtime, request) == 0 && zernel_done(runtime, request) == 0);
+	zernel_detach(runtime);
+	CHECK(cuCtxDestroy(program.context) == 0);
+}
+
 /* Off, everything succeeds and does nothing. */
 static void inert(void)
 {
@@ -202,6 +256,8 @@ int main(int argc, char **argv)
 	static const struct test_case cases[] = {
 		{ "requests", requests },
 		{ "gpu_word", gpu_word },
+		{ "admitted", admitted },
+		{ "not_admitted", not_admitted },
 		{ "bad_input", bad_input },
 		{ "page_unmapped", page_unmapped },
 		{ "classes", classes },

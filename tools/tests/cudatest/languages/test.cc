@@ -196,6 +196,41 @@ void fork_with_a_scheduler()
 	CHECK(task.submit().get() == 7);
 }
 
+// Deadlines that are promised, with the tunable order at edf.
+void admitted()
+{
+	Program program;
+	Runtime runtime(required());
+	runtime.set_class(zernel::Class::lc());
+	Spec spec = now();
+	spec.slo = 9s;
+	spec.admit = 3s;
+	Request first = runtime.begin(spec);
+	CHECK(!first.does_nothing() && !first.is_late() && first.earliest() == 0s);
+	spec.slo = 2s;
+	spec.admit = 1s;
+	Request late = runtime.begin(spec);
+	CHECK(late.does_nothing() && late.is_late());
+	CHECK(late.earliest() > 2s && late.earliest() < 9s);
+	late.ready();
+	late.done();
+	spec.slo = late.earliest();
+	Request second = runtime.begin(spec);
+	CHECK(!second.does_nothing() && !second.is_late());
+	for (Request *request : {&first, &second}) {
+		request->ready();
+		request->done();
+	}
+	late = std::move(second);
+	CHECK(!late.is_late() && runtime.counters().refused == 1 && runtime.stats().done == 2);
+	Stream stream = stream_new();
+	CHECK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL) == 0);
+	GraphRequests requests = runtime.record(stream);
+	expect("a promise to a graph", EINVAL, "ZERNEL_BAD_ARGUMENT", [&] { requests.begin(spec); });
+	CUgraph graph;
+	CHECK(cuStreamEndCapture(stream, &graph) == 0 && cuGraphDestroy(graph) == 0);
+}
+
 // A fault on the GPU arrives in the future, and the scheduler ends in spite of it.
 void lost_context()
 {
@@ -287,6 +322,7 @@ int main(int argc, char **argv)
 		{"fork", fork_with_a_scheduler},
 		{"lost", lost_context},	  {"inert", inert},
 		{"no_cuda", no_cuda},	  {"privilege", privilege},
+		{"admitted", admitted},
 		{"bad_input", bad_input}, {"page_unmapped", page_unmapped},
 		{"hostile_words", hostile_words}, {"two_runtimes", two_runtimes},
 		{"shutdown", shutdown_all}, {"shutdown_in_a_task", shutdown_in_a_task},

@@ -6,6 +6,7 @@ use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 
 use anyhow::{ensure, Context as _, Result};
+use libzernel::tunable::Tunables;
 use testkit::check_eq;
 use testkit::harness::{case, Outcome, Suite};
 
@@ -47,6 +48,9 @@ pub const SUITE: Suite = Suite::new(
             with_gdrcopy(|| run("zernel-test-cpp", &["gpu_word"]))
         }),
         case("c_bad_input", || c("bad_input")),
+        case("c_not_admitted", || c("not_admitted")),
+        case("c_admitted", || in_order(|| c("admitted"))),
+        case("cpp_admitted", || in_order(|| cpp("admitted"))),
         case("c_two_runtimes", || c("two_runtimes")),
         case("c_fork", || c("fork")),
         case("c_hostile_words", || c("hostile_words")),
@@ -134,6 +138,15 @@ fn example_server() -> Outcome {
     let file = file.to_str().context("a name of UTF-8")?;
     let printed = "answer: 42\n2 completed, 0 failed\n";
     example("zernel-example-server", &[file], printed)
+}
+
+/// Runs something while requests go in the order of their deadlines.
+fn in_order(run: impl FnOnce() -> Outcome) -> Outcome {
+    let tunables = Tunables::open()?;
+    tunables.set("order", "edf")?;
+    let result = run();
+    tunables.set("order", "fifo")?;
+    result
 }
 
 fn c(name: &str) -> Outcome {

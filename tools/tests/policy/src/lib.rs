@@ -22,6 +22,8 @@ pub(crate) mod clock;
 pub(crate) mod switches;
 
 #[cfg(test)]
+mod admission_properties;
+#[cfg(test)]
 mod budget_properties;
 #[cfg(test)]
 mod class_properties;

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use crate::policy::{
     deadline::{
-        line::{Lane, Line, Place},
+        line::{Claim, Lane, Line, Place},
         HORIZON,
     },
     level::Level,
@@ -140,7 +140,7 @@ impl Machine {
         match standing {
             Standing::Apart => self.line.rests(place),
             Standing::Waits => self.line.waits(place),
-            Standing::Runs(until) => self.line.runs(place, until),
+            Standing::Runs(until) => self.line.runs(place, until, self.now),
         }
     }
 
@@ -252,7 +252,14 @@ impl Machine {
             return;
         };
         let user = u32::from(at > 2);
-        let place = self.line.join(client.lane, user, client.slot.deadline());
+        let (due, switch) = client.slot.due();
+        let claim = Claim {
+            deadline: client.slot.deadline(),
+            due,
+            switch,
+            burst: Ns::ZERO,
+        };
+        let place = self.line.join(client.lane, user, claim);
         client.place = place.map(|place| (place, number));
         match place {
             Some(place) => {

@@ -11,6 +11,7 @@ macro_rules! ends {
     };
 }
 
+mod admission;
 mod clocks;
 mod ends;
 mod faults;
@@ -136,6 +137,18 @@ pub const SUITE: Suite = suite(
         case("order_is_kept_by_calls", order::takes_part_by_calls),
         case("order_switched_under_load", order::switched_under_load),
         case("order_of_the_hostile", order::hostile),
+        case("admission_is_kept", admission::keeps_what_it_promises),
+        case("admission_is_refused", admission::refuses_with_a_cause),
+        case("admission_is_told", admission::tells_in_its_structure),
+        case("admission_has_places", admission::has_places),
+        case("admission_comes_back", admission::comes_back),
+        case(
+            "admission_of_short_lies",
+            admission::sees_through_short_lies,
+        ),
+        case("admission_of_long_lies", admission::leaves_half_to_others),
+        // The last one, as its user is believed less from now on.
+        case("admission_is_counted", admission::counts_what_it_missed),
         case("failures_of_open", faults::of_open),
         case("failures_of_mmap", faults::of_mmap),
         case("failures_of_begin", faults::of_begin),
@@ -353,7 +366,7 @@ impl<'a> Since<'a> {
         }
         Ok(less!(
             begun done cancelled expired closed gone suspended triggers early early_ns late late_ns
-            lost_ns violations latency_ns
+            lost_ns violations latency_ns accepted refused missed
         ))
     }
 

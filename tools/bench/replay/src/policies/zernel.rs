@@ -19,7 +19,7 @@ use zernel_workload::Role;
 use self::budget::Budget;
 use self::estimate::Estimator;
 use self::keys::Keys;
-use self::order::Order;
+use self::order::{Late, Order};
 use self::rotation::Rotation;
 use self::slices::Slices;
 use super::slices::set_classes;
@@ -86,6 +86,8 @@ pub(crate) struct Options {
     pub(crate) deadlines: Deadlines,
     /// True if clients with longer deadlines have lower levels.
     pub(crate) by_level: bool,
+    /// True if deadlines are promised, and requests refused.
+    pub(crate) admit: bool,
 }
 
 impl Options {
@@ -113,6 +115,7 @@ impl Options {
         covered: Cost::IN_TIME.0,
         deadlines: Deadlines::NONE,
         by_level: false,
+        admit: false,
     };
 }
 
@@ -377,6 +380,9 @@ impl Policy for Zernel {
         if rule.order == Kept::Edf {
             name += " edf";
         }
+        if self.options.admit {
+            name += " admit";
+        }
         if self.options.by_level {
             name += " by level";
         }
@@ -479,6 +485,14 @@ impl Policy for Zernel {
             gate: false,
             ordered: self.options.rule.order == Kept::Edf,
         };
+        let seat = match self.options.admit {
+            true => match self.admit(world, client, &asked, &plan) {
+                Ok(seat) => seat,
+                Err(Late) => return Stream::Refused,
+            },
+            false => None,
+        };
+        let lane = &mut self.lanes[client];
         lane.phase = phase;
         lane.began = world.now;
         let mut actions = Actions::default();
@@ -488,7 +502,7 @@ impl Policy for Zernel {
         self.act(world, client, actions);
         if plan.ordered {
             let level = self.lanes[client].level;
-            self.take_turn(world, client, level);
+            self.take_turn(world, client, (level, &asked), seat);
         }
         let lane = &mut self.lanes[client];
         lane.asked = (asked, lane.asked.0);

@@ -161,6 +161,8 @@ pub(crate) enum Event {
     Tick(usize),
     /// A client's data is prepared.
     Prepared(usize),
+    /// A client whose request was refused is free for the next one.
+    Refused(usize),
     /// A timer of the policy: client or anything else that it chose.
     Timer(u64),
     /// The run is over; requests under way are finished.

@@ -121,7 +121,7 @@ pub(super) fn refuse_bad_fields() -> Outcome {
             |o| o.size = SIZE + 8,
             Errno::TOOBIG,
         ),
-        ("admission", |o| o.flags = 1, Errno::INVAL),
+        ("a burst alone", |o| o.burst_ns = 1, Errno::INVAL),
         ("flag 1", |o| o.flags = 2, Errno::INVAL),
         ("flag 31", |o| o.flags = 1 << 31, Errno::INVAL),
         ("9 features", |o| o.features = 9, Errno::INVAL),
@@ -186,7 +186,7 @@ pub(super) fn refuse_bad_fields() -> Outcome {
         let (result, _) = call(file, number, &raw);
         check_eq!(result.map(drop), Ok(()), "a longer structure");
         check_eq!(
-            area.get(at, 88),
+            area.get(at, 96),
             bytes_of(&good),
             "input and output are as before"
         );

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use super::estimate::Estimate;
 use super::{Asked, Options};
+use crate::policy::deadline::burst::Bursts;
 use crate::policy::predict::{Choice, History, Kind};
 use crate::policy::units::Ns;
 
@@ -17,6 +18,7 @@ struct Known {
     age: u64,
     history: History,
     estimate: Estimate,
+    bursts: Bursts,
 }
 
 /// All keys. The kernel has them for each user, not for each client.
@@ -46,6 +48,7 @@ impl Keys {
             age,
             history: History::new(options.safety_margin),
             estimate: Estimate::new(options.estimator),
+            bursts: Bursts::NEW,
         });
         self.order.remove(&known.age);
         self.order.insert(age, place);
@@ -64,6 +67,18 @@ impl Keys {
                 self.known.remove(&oldest);
             }
         }
+    }
+
+    /// Learns from the burst of a client's request, if its key is known.
+    pub(super) fn learn_burst(&mut self, client: usize, asked: &Asked, took: Ns) {
+        if let Some(known) = self.known.get_mut(&(client, asked.key)) {
+            known.bursts.observe(took);
+        }
+    }
+
+    /// The time that a burst of the key seldom exceeds, if one was seen.
+    pub(super) fn burst(&self, client: usize, asked: &Asked) -> Option<Ns> {
+        self.known.get(&(client, asked.key))?.bursts.bound()
     }
 
     /// The time that the preparation of a client's request will take, if anything is known.

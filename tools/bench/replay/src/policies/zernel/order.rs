@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The order of deadlines, called as `rust/zernel/request/order.rs` calls it.
 
-use super::Zernel;
-use crate::policy::deadline::line::{Lane, Line, Place};
+use super::{Asked, Zernel};
+use crate::policy::deadline::line::{Claim, Lane, Line, Place, Refused};
+use crate::policy::deadline::HORIZON;
 use crate::policy::level::Level;
 use crate::policy::request::order::Standing;
 use crate::policy::request::words::Number;
+use crate::policy::request::Plan;
 use crate::policy::units::Ns;
-use crate::world::World;
+use crate::world::{nanos, World};
+
+/// A deadline that cannot be met.
+pub(super) struct Late;
 
 /// The places, and the clients that have them.
 pub(super) struct Order {
@@ -23,25 +28,71 @@ impl Order {
         }
     }
 
-    fn note(&mut self, place: Place, standing: Standing) -> Option<Lane> {
+    fn note(&mut self, place: Place, standing: Standing, now: u64) -> Option<Lane> {
         match standing {
             Standing::Apart => self.line.rests(place),
             Standing::Waits => self.line.waits(place),
-            Standing::Runs(until) => self.line.runs(place, until),
+            Standing::Runs(until) => self.line.runs(place, until, Ns(now)),
         }
     }
 }
 
 impl Zernel {
-    /// A request that has just begun gets its place.
-    pub(super) fn take_turn(&mut self, world: &mut World, client: usize, level: Level) {
+    /// A place with a promise for a request that is to begin. None without a deadline, or while nothing
+    /// is known of its burst: it begins without, as a program does that asks in vain for that reason.
+    pub(super) fn admit(
+        &mut self,
+        world: &World,
+        client: usize,
+        asked: &Asked,
+        plan: &Plan,
+    ) -> Result<Option<Place>, Late> {
+        let (Some(slo), Some(burst)) = (plan.slo, self.keys.burst(client, asked)) else {
+            return Ok(None);
+        };
+        let one = &world.clients[client];
+        // Its result is copied after it is done.
+        let copy = Ns(nanos(one.spec.copy_out(one.request.traced.size)));
+        let now = Ns(world.now);
+        let claim = Claim {
+            deadline: now.saturating_add(slo.saturating_sub(copy).min(HORIZON)),
+            due: plan.trigger_at.min(now.saturating_add(plan.predicted)),
+            switch: plan.cost,
+            burst,
+        };
+        let of = Lane {
+            runlist: 0,
+            level: self.lanes[client].level,
+        };
+        let replaced = self.lanes[client].place.map(|(place, _)| place);
+        match self.order.line.admit(of, 0, claim, replaced, now) {
+            Ok(place) => Ok(Some(place)),
+            Err(Refused::Late(_) | Refused::NoRoom | Refused::OverQuota) => Err(Late),
+        }
+    }
+
+    /// A request that has just begun gets its place, or has this one.
+    pub(super) fn take_turn(
+        &mut self,
+        world: &mut World,
+        client: usize,
+        (level, asked): (Level, &Asked),
+        seat: Option<Place>,
+    ) {
         self.settle(world, client);
         let lane = &mut self.lanes[client];
         let Some(number) = lane.requests.ordered() else {
             return;
         };
         let of = Lane { runlist: 0, level };
-        match self.order.line.join(of, 0, lane.requests.deadline()) {
+        let (due, switch) = lane.requests.due();
+        let claim = Claim {
+            deadline: lane.requests.deadline(),
+            due,
+            switch,
+            burst: self.keys.burst(client, asked).unwrap_or_default(),
+        };
+        match seat.or_else(|| self.order.line.join(of, 0, claim)) {
             Some(place) => {
                 lane.place = Some((place, number));
                 self.order.owners[place.number()] = Some(client);
@@ -61,11 +112,16 @@ impl Zernel {
         };
         let of = if lane.requests.ordered() == Some(number) {
             let standing = lane.requests.standing();
-            self.order.note(place, standing)
+            self.order.note(place, standing, world.now)
         } else {
             lane.place = None;
             self.order.owners[place.number()] = None;
-            self.order.line.leave(place)
+            let ended = lane.requests.ended(number);
+            let burst = ended.and_then(|ended| ended.burst);
+            if let Some(burst) = burst {
+                self.keys.learn_burst(client, &lane.asked.0, burst);
+            }
+            self.order.line.over(place, burst)
         };
         if let Some(of) = of {
             self.serve(world, of);
@@ -84,7 +140,7 @@ impl Zernel {
                 Some((client, (_, number))) => self.grant(world, client, number),
                 None => Standing::Apart,
             };
-            self.order.note(next, standing);
+            self.order.note(next, standing, world.now);
         }
         let line = &self.order.line;
         let (Some(first), Some(until)) = (line.first(of), line.busy_until(of, now)) else {

@@ -210,6 +210,7 @@
 #define ZERNEL_CAP_PROBE	(1ULL << 7)	/* PROBE; uprobes */
 #define ZERNEL_CAP_GATE		(1ULL << 8)	/* ZERNEL_REQUEST_GATE; 64-bit atomics */
 #define ZERNEL_CAP_FEATURES	(1ULL << 9)	/* struct zernel_request_options with features */
+#define ZERNEL_CAP_ADMIT	(1ULL << 10)	/* ZERNEL_BEGIN_ADMIT */
 
 /**
  * struct zernel_info - the loaded module, and the caller's place in it
@@ -911,21 +912,32 @@ struct zernel_slot {
 #define ZERNEL_REQUEST_EXACT		(1U << 1)	/* take expected_ns as it is */
 #define ZERNEL_REQUEST_GATE		(1U << 2)	/* ZERNEL_CAP_GATE: look at the gate of the slot */
 
+/* Flags of struct zernel_request_options. */
+#define ZERNEL_BEGIN_ADMIT	(1U << 0)	/* ZERNEL_CAP_ADMIT: begin only if slo_ns can be met */
+
 /* Features of a request at most. */
 #define ZERNEL_FEATURES_MAX	8
 
 /**
  * struct zernel_request_options - more about a request that begins
  * @size: in: bytes of this structure, as the program knows it
- * @flags: in: zero
+ * @flags: in: 0 or ZERNEL_BEGIN_ADMIT
  * @features: in: features that are given, up to ZERNEL_FEATURES_MAX
  * @reserved: in: zero
  * @feature: in: numbers that the preparation time depends on (bytes, operations, a batch size ...), in
  *           any unit, each of them always at the same place for a key; zero from @features on
- * @earliest_ns: out: is not written; later a time
+ * @burst_ns: in: expected GPU time, from the end of the switch to done; 0: not known. Used with
+ *            ZERNEL_BEGIN_ADMIT while @key of the begin has no history of that; else it must be zero
+ * @earliest_ns: out: with EBUSY, the shortest slo_ns that would have done; 0: none would have, until
+ *               others are over. Not written otherwise
  *
  * Features count while the tunable "predictor" is "features", and without ZERNEL_REQUEST_EXACT
  * (Documentation/prediction.rst). They are checked always.
+ *
+ * With ZERNEL_BEGIN_ADMIT the request begins only if it will be done within slo_ns of the begin, and
+ * all that were admitted before it will be in time, too, as far as is known
+ * (Documentation/deadlines.rst). It takes a level above ZERNEL_LEVEL_BE, and the tunable "order" at
+ * "edf".
  *
  * It grows at its end, and @size tells its version: shorter than the first version, or not a multiple
  * of 8, is EINVAL; longer than the module's is E2BIG unless all bytes that the module does not know are
@@ -935,9 +947,19 @@ struct zernel_slot {
  * Errors of REQUEST_BEGIN with it
  *
  * EINVAL	@size, see above; an unknown flag, @features above ZERNEL_FEATURES_MAX, @reserved not 0,
- *		or a @feature from @features on that is not 0
+ *		or a @feature from @features on that is not 0; @burst_ns without ZERNEL_BEGIN_ADMIT
  * E2BIG	@size, see above
- * EFAULT	the structure cannot be read
+ * EFAULT	the structure cannot be read; or @earliest_ns cannot be written, in place of EBUSY
+ *
+ * and with ZERNEL_BEGIN_ADMIT
+ *
+ * EBUSY	the deadline cannot be met: see @earliest_ns
+ * ERANGE	slo_ns is 0: there is no deadline
+ * ENOLCK	the tunable order is not edf: requests have no order
+ * EDOM		the TSG has no class, or is best-effort: its level has no order
+ * ENODATA	nothing is known of the burst: the key has no history, and @burst_ns is 0
+ * EDQUOT	the user has as many requests in the order of the GPU as it may
+ * ENOSPC	there is no place in the order of the GPU
  */
 struct zernel_request_options {
 	__u32 size;
@@ -945,6 +967,7 @@ struct zernel_request_options {
 	__u32 features;
 	__u32 reserved;
 	__s64 feature[ZERNEL_FEATURES_MAX];
+	__u64 burst_ns;
 
 	__u64 earliest_ns;
 };
@@ -995,9 +1018,10 @@ struct zernel_request_options {
  * ECANCELED	ZERNEL_REQUEST_GATE: the gate has its error bit set
  * EOPNOTSUPP	ZERNEL_REQUEST_NO_HOLDER: the provider can neither kick nor
  *		disable TSGs. ZERNEL_REQUEST_GATE: no ZERNEL_CAP_GATE, as the CPU has no 64-bit atomics
+ * and those of struct zernel_request_options.
  *
  * After an error no request has begun, and the one before goes on, unless its TSG went
- * away meanwhile.
+ * away meanwhile; with ZERNEL_BEGIN_ADMIT it may be over where it was of another TSG or key.
  */
 struct zernel_request_begin {
 	__u64 tsg;
@@ -1071,6 +1095,9 @@ struct zernel_request_update {
  * @preempt_no_memory: TSGs that were not taken off, for want of memory
  * @preempt_unresponsive: likewise, as the GPU does not respond
  * @preempt_invalid: likewise, in the present state of the GPU
+ * @accepted: of @begun, those with ZERNEL_BEGIN_ADMIT
+ * @refused: requests that did not begin, with EBUSY
+ * @missed: of @accepted, those that were not over by their deadline
  *
  * begun = done + cancelled + expired + closed + gone + suspended + otherwise + in_flight.
  * A request counts under the level in force when it began.
@@ -1107,6 +1134,9 @@ struct zernel_request_info {
 	__u64 preempt_no_memory;
 	__u64 preempt_unresponsive;
 	__u64 preempt_invalid;
+	__u64 accepted;
+	__u64 refused;
+	__u64 missed;
 };
 
 /* ------------------------------------------------------------------------ */
@@ -1743,7 +1773,7 @@ struct zernel_event_signal {
 #define ZERNEL_CLASS_GET_SIZE_1		184
 #define ZERNEL_CLASS_INFO_SIZE_1	72
 #define ZERNEL_REQUEST_UPDATE_SIZE_1	16
-#define ZERNEL_REQUEST_OPTIONS_SIZE_1	88
+#define ZERNEL_REQUEST_OPTIONS_SIZE_1	96
 #define ZERNEL_REQUEST_INFO_SIZE_1	240
 #define ZERNEL_HISTOGRAM_SIZE_1		88
 #define ZERNEL_TRACK_SIZE_1		32

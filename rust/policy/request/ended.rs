@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+//! The end of a request that had a place in the order of deadlines: its burst, and the moment that its
+//! deadline is compared with.
+
+use super::{
+    record::{
+        Cause,
+        Ended,
+        Record, //
+    },
+    words::Number,
+    Slot, //
+};
+
+impl Slot {
+    /// The end of the last request that had a place, if it was this one.
+    pub(crate) fn ended(&self, number: Number) -> Option<Ended> {
+        self.ended.filter(|ended| ended.number == number)
+    }
+
+    /// Keeps the end of a request that had a place.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn keep_end(&mut self, record: &Record) {
+        if !self.plan.ordered {
+            return;
+        }
+        let at = record.done.unwrap_or(record.end);
+        let is_known = match record.cause {
+            Cause::Done => !record.implied,
+            cause => cause == Cause::Expired,
+        };
+        let switched = record.trigger.filter(|_| is_known);
+        let switched = switched.map(|trigger| trigger.saturating_add(self.plan.cost));
+        self.ended = Some(Ended {
+            number: record.number,
+            at,
+            burst: switched.map(|switched| at.saturating_sub(switched)),
+            is_done: record.cause == Cause::Done,
+        });
+    }
+}
+
+#[cfg(any(test, zernel_kunit))]
+#[cfg_attr(not(test), kernel::macros::kunit_tests(zernel_policy_request_ended))]
+mod tests {
+    use super::{
+        super::{
+            words::Observed,
+            Plan, //
+        },
+        *, //
+    };
+    use crate::policy::units::Ns;
+
+    /// A request that was triggered at 5,000.
+    fn triggered() -> Slot {
+        let plan = Plan {
+            trigger_at: Ns(1_200),
+            lease: Ns(200_000),
+            cost: Ns(80),
+            holder: true,
+            ordered: true,
+            ..Plan::default()
+        };
+        let mut slot = Slot::new();
+        slot.begin(Ns(1_000), &Observed::default(), plan);
+        slot.poll(Ns(1_200), &Observed::default());
+        slot.grant(Number::ONE, Ns(5_000), &Observed::default());
+        slot
+    }
+
+    #[test]
+    fn its_end_tells_its_burst() {
+        let mut slot = triggered();
+        assert!(slot
+            .ready(Number::ONE, Ns(5_020), &Observed::default())
+            .is_ok());
+        assert!(slot
+            .done(Number::ONE, Ns(6_080), &Observed::default())
+            .is_ok());
+        let ended = Ended {
+            number: Number::ONE,
+            at: Ns(6_080),
+            burst: Some(Ns(1_000)),
+            is_done: true,
+        };
+        assert_eq!(slot.ended(Number::ONE), Some(ended));
+        assert_eq!(slot.ended(Number::ONE.next()), None);
+        // It may go on after this.
+        let mut given_up = triggered();
+        assert!(given_up
+            .cancel(Number::ONE, Ns(6_000), &Observed::default())
+            .is_ok());
+        let ended = given_up.ended(Number::ONE);
+        assert!(ended.is_some_and(|ended| ended.burst.is_none() && !ended.is_done));
+        let mut stuck = triggered();
+        stuck.poll(Ns(205_000), &Observed::default());
+        let ended = stuck.ended(Number::ONE);
+        assert_eq!(ended.and_then(|ended| ended.burst), Some(Ns(199_920)));
+    }
+}
