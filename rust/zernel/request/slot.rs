@@ -10,10 +10,7 @@ mod state;
 mod think;
 mod turn;
 
-use super::{
-    group::Group,
-    share::Timers, //
-};
+use super::share::Timers;
 use crate::{
     error::Failure,
     glue::{
@@ -152,7 +149,7 @@ impl Slot {
     ///
     /// # Errors
     ///
-    /// As [`Group::check`]; nothing has changed then.
+    /// As [`Group::check`](super::group::Group::check); nothing has changed then.
     pub(crate) fn begin(
         self: &Arc<Self>,
         tsg: TsgId,
