@@ -16,7 +16,7 @@ use crate::policy::{
 };
 
 /// The requests that wait for each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Lane {
     /// The run list of their TSGs.
     pub(crate) runlist: u32,
@@ -25,7 +25,7 @@ pub(crate) struct Lane {
 }
 
 /// A request with a place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Entry {
     lane: Lane,
     user: u32,
@@ -36,7 +36,7 @@ struct Entry {
 }
 
 /// Its part.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Part {
     /// It is not due, or over.
     Apart,
@@ -47,7 +47,7 @@ enum Part {
 }
 
 /// A place in a [`Line`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Place(usize);
 
 impl Place {
@@ -58,7 +58,7 @@ impl Place {
 }
 
 /// The requests of a GPU that have a place.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Line {
     entries: [Option<Entry>; Line::ROOM],
     arrivals: u64,
