@@ -19,6 +19,7 @@ mod fields;
 mod gate;
 mod gates;
 mod hammer;
+mod inversion;
 mod keys;
 mod kick;
 mod leases;
@@ -131,6 +132,7 @@ pub const SUITE: Suite = suite(
         case("order_is_kept_by_calls", order::takes_part_by_calls),
         case("order_switched_under_load", order::switched_under_load),
         case("order_of_the_hostile", order::hostile),
+        case("inversion_ends_with_a_class", inversion::ends_with_a_class),
         case("failures_of_open", faults::of_open),
         case("failures_of_mmap", faults::of_mmap),
         case("failures_of_begin", faults::of_begin),
