@@ -249,7 +249,6 @@ pub(super) fn deadlines() -> Outcome {
     for no_holder in ["kick", "exclude"] {
         tune("no_holder", no_holder)?;
         beside_best_effort(no_holder, run)?;
-        as_latency_critical(no_holder, run)?;
     }
     Ok(())
 }
