@@ -11,7 +11,7 @@ pub(crate) const COUNT: usize = 8;
 /// # Invariants
 ///
 /// The number is below [`COUNT`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Level(u8);
 
 impl Level {

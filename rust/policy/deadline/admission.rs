@@ -224,7 +224,7 @@ fn look(
 }
 
 /// The users that asked last: two, so that each can tell whether another did.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Askers {
     last: Option<(u32, Ns)>,
     other: Option<(u32, Ns)>,

@@ -59,7 +59,7 @@ fn follow(old: Ns, new: Ns, part: u64) -> Ns {
 ///
 /// It rises to the worst at once, and falls by an eighth of its excess with each burst that is not longer. So
 /// a tenant with a new key for each lie has one of them believed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Trust(u64);
 
 impl Trust {
@@ -94,7 +94,7 @@ impl Trust {
 }
 
 /// The users that are not trusted in full. The worst are remembered.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Trusts([Option<(u32, Trust)>; Trusts::MOST]);
 
 impl Trusts {

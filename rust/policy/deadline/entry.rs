@@ -7,7 +7,7 @@ use crate::policy::{
 };
 
 /// The requests that wait for each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Lane {
     /// The run list of their TSGs.
     pub(crate) runlist: u32,
@@ -16,7 +16,7 @@ pub(crate) struct Lane {
 }
 
 /// The need of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Claim {
     /// The time by which it is to be done.
     pub(crate) deadline: Ns,
@@ -29,7 +29,7 @@ pub(crate) struct Claim {
 }
 
 /// Why a request gets no promise.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Refused {
     /// There is no place.
     NoRoom,
@@ -41,7 +41,7 @@ pub(crate) enum Refused {
 }
 
 /// A request with a place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Entry {
     pub(super) lane: Lane,
     pub(super) user: u32,
@@ -55,7 +55,7 @@ pub(super) struct Entry {
 }
 
 /// Its part.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Part {
     /// It is not due, or over.
     Apart,

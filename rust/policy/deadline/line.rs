@@ -32,7 +32,7 @@ use crate::policy::units::Ns;
 pub(crate) use super::entry::{Claim, Lane, Refused};
 
 /// A place in a [`Line`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Place(usize);
 
 impl Place {
@@ -48,7 +48,7 @@ impl Place {
 ///
 /// The first `count` of `sorted` are the numbers of the places that are taken, in the order of deadlines;
 /// of equal ones the first to come is the first.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Line {
     entries: [Option<Entry>; Line::ROOM],
     sorted: [u8; Line::ROOM],

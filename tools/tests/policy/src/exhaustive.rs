@@ -17,21 +17,35 @@
 //! The properties of single events are in `watched`, those of states in `properties`. Numbers start
 //! below the wrap, so that each run passes it.
 //!
-//! [`Changes`] are the slices of TSGs while their policy changes. It is shown to find planted faults.
+//! [`Scene`] is several slots whose triggers wait for their turn, and the tunables that a begin reads;
+//! [`Changes`] the slices of TSGs while their policy changes. Each is shown to find planted faults.
 //!
 //! Bounds are larger where the environment has no `SHORT=1`.
 
 mod honest;
 mod hostile;
+mod order;
 mod slices;
 mod watched;
 
 use std::fmt::{self, Debug};
 use std::hash::{Hash, Hasher};
 
-use self::{honest::Honest, hostile::Hostile, slices::Changes, watched::Coverage};
-use crate::policy::request::record::Cause;
-use stateright::{Checker, Model};
+use self::{
+    honest::Honest,
+    hostile::Hostile,
+    order::{Habits, Scene},
+    slices::Changes,
+    watched::Coverage,
+};
+use crate::policy::{
+    deadline::Order,
+    level::Level,
+    predict::trigger::{Rule, Trigger},
+    request::record::Cause,
+    units::Ns,
+};
+use stateright::{Checker, HasDiscoveries, Model};
 
 /// Feeds text to a hasher: a state that can be told is one that can be hashed.
 struct Text<'a, H>(&'a mut H);
@@ -73,7 +87,9 @@ where
     M::State: Clone + Debug + Hash + PartialEq + Send + Sync,
     M::Action: Clone + Debug + PartialEq,
 {
-    let checker = model.checker().threads(2).spawn_bfs().join();
+    let checker = model.checker().threads(2);
+    let found = HasDiscoveries::AllOf([property].into());
+    let checker = checker.finish_when(found).spawn_dfs().join();
     let found = checker.discovery(property);
     assert!(found.is_some(), "{fault:?}: \"{property}\" holds");
 }
@@ -128,6 +144,122 @@ fn whatever_a_process_stores() {
     checker.assert_properties();
     let causes = [&CALLED[..], &[Cause::Suspended]].concat();
     checker.model().coverage.assert(&causes);
+}
+
+const fn rule(order: Order, trigger: Trigger) -> Rule {
+    Rule {
+        trigger,
+        min_prep: Ns::ZERO,
+        order,
+    }
+}
+
+const EDF: Rule = rule(Order::Edf, Trigger::Predicted);
+
+/// Requests with these habits in the order of deadlines, one of which dies.
+fn by_deadline(clients: &[Habits]) -> Scene {
+    Scene {
+        clients: clients.to_vec(),
+        last_begin: 1,
+        ticks: 3,
+        deaths: 1,
+        rules: &[EDF],
+        tunings: 0,
+        fault: None,
+    }
+}
+
+/// As few as an inversion takes: one has the GPU, and two wait.
+#[test]
+fn deadlines_in_every_order() {
+    let clients = [Habits::of(&[1, 4]), Habits::of(&[2]), Habits::of(&[3])];
+    hold("deadlines", by_deadline(&clients));
+}
+
+#[test]
+fn deadlines_with_leads_and_successors() {
+    let again = Habits {
+        requests: 2,
+        leads: &[0, 1],
+        ..Habits::of(&[3])
+    };
+    let few = by_deadline(&[again, Habits::of(&[1, 4])]);
+    hold("successors", few);
+}
+
+#[test]
+fn deadlines_beside_stores() {
+    let stores = Habits {
+        stores: true,
+        ..Habits::of(&[1, 3])
+    };
+    hold("stores", by_deadline(&[stores, Habits::of(&[2])]));
+}
+
+#[test]
+fn deadlines_beside_another_level() {
+    let other = Habits {
+        level: Level::DEFAULT,
+        ..Habits::of(&[2])
+    };
+    hold("levels", by_deadline(&[Habits::of(&[1, 3]), other]));
+}
+
+#[test]
+fn faults_in_the_order_of_deadlines_are_found() {
+    use order::Fault::*;
+    let two = [Habits::of(&[4]), Habits::of(&[3])];
+    let three = [Habits::of(&[4]), Habits::of(&[3]), Habits::of(&[2])];
+    for (fault, clients, property) in [
+        (
+            FirstCome,
+            &three[..],
+            "no inversion beyond one blocking term",
+        ),
+        (TwoAtATime, &three, "one has the GPU at a time"),
+        (NoLease, &two, "nobody waits for nobody"),
+        (Forgets, &two, "nobody waits for nobody"),
+        (NoDeadline, &two, "a wait ends at its deadline"),
+        (KeepsPlace, &two, "all is given back"),
+    ] {
+        let scene = Scene {
+            fault: Some(fault),
+            ..by_deadline(clients)
+        };
+        finds(fault, scene, property);
+    }
+}
+
+/// The orders, and a trigger that comes with ready alone.
+const RULES: [Rule; 3] = [
+    EDF,
+    rule(Order::Fifo, Trigger::Predicted),
+    rule(Order::Edf, Trigger::AtReady),
+];
+
+/// The rules that a request is begun under, from one to another while everything is in flight.
+fn switched(tunings: u8, clients: &[Habits]) -> Scene {
+    Scene {
+        rules: &RULES,
+        tunings,
+        ..by_deadline(clients)
+    }
+}
+
+#[test]
+fn the_order_changes_in_every_state() {
+    let again = Habits {
+        requests: 2,
+        ..Habits::of(&[3])
+    };
+    let tunings = if is_short() { 1 } else { 2 };
+    let clients = [again, Habits::of(&[1, 4])];
+    hold("another order", switched(tunings, &clients));
+    let scene = Scene {
+        fault: Some(order::Fault::DropsLine),
+        ..switched(1, &[Habits::of(&[3]); 2])
+    };
+    finds("DropsLine", scene, "nobody waits for nobody");
 }
 
 #[test]

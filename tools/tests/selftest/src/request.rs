@@ -20,6 +20,7 @@ mod fields;
 mod gate;
 mod gates;
 mod hammer;
+mod inversion;
 mod keys;
 mod kick;
 mod leases;
@@ -149,6 +150,7 @@ pub const SUITE: Suite = suite(
         case("admission_of_long_lies", admission::leaves_half_to_others),
         // The last one, as its user is believed less from now on.
         case("admission_is_counted", admission::counts_what_it_missed),
+        case("inversion_ends_with_a_class", inversion::ends_with_a_class),
         case("failures_of_open", faults::of_open),
         case("failures_of_mmap", faults::of_mmap),
         case("failures_of_begin", faults::of_begin),

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Hostile clients for a minute: afterwards everything works, and nothing was lost or leaked.
+//! Hostile clients for a minute: afterwards everything works, and nothing was lost or leaked. Tenants that
+//! try to have more than their part.
 
 mod hostile;
+mod tenants;
 
 use std::time::{Duration, Instant};
 
@@ -20,7 +22,15 @@ use crate::permit::{ALICE, BOB};
 use crate::sys;
 
 /// The suite.
-pub const SUITE: Suite = suite("stress", &[case("hostile_clients", hostile_clients)]);
+pub const SUITE: Suite = suite(
+    "stress",
+    &[
+        case("hostile_clients", hostile_clients),
+        case("own_slices_gain_nothing", tenants::slices),
+        case("deadlines_gain_nothing", tenants::deadlines),
+        case("features_gain_nothing", tenants::features),
+    ],
+);
 
 /// The time for which the clients go on.
 const LENGTH: Duration = Duration::from_secs(60);
