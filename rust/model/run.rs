@@ -91,6 +91,11 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
         !self.watchers.is_empty()
     }
 
+    /// The same of words whose change is told by a doorbell: [`Gpu::poll_rung`] looks at them, too.
+    pub(crate) fn watching_rung(&self) -> bool {
+        !self.rung.is_empty()
+    }
+
     /// Looks at the words of up to [`POLL_BATCH`] waiting channels, in turn.
     pub(crate) fn poll(&mut self, now: Ns, budget: u32, sink: &mut impl Sink<C>) -> bool {
         if !self.advance(now, budget, sink) {
@@ -103,6 +108,36 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
             }
         }
         self.advance(now, budget, sink)
+    }
+
+    /// As [`Gpu::poll`], at words whose change is told by a doorbell.
+    pub(crate) fn poll_rung(&mut self, now: Ns, budget: u32, sink: &mut impl Sink<C>) -> bool {
+        if !self.advance(now, budget, sink) {
+            return false;
+        }
+        for _ in 0..POLL_BATCH.min(self.rung.len()) {
+            if let Some(channel) = self.rung.pop(&mut self.channels) {
+                self.rung.push(&mut self.channels, channel);
+                self.look(channel, sink);
+            }
+        }
+        self.advance(now, budget, sink)
+    }
+
+    /// A channel waits for a word, or spins on one.
+    fn watch(&mut self, at: ChannelIx) {
+        let first = self.channels.get(at).first();
+        if first.is_some_and(|first| self.items.get(first).order.work.is_rung()) {
+            self.rung.push(&mut self.channels, at);
+        } else {
+            self.watchers.push(&mut self.channels, at);
+        }
+    }
+
+    /// A channel does so no more.
+    pub(super) fn unwatch(&mut self, at: ChannelIx) {
+        self.watchers.remove(&mut self.channels, at);
+        self.rung.remove(&mut self.channels, at);
     }
 
     /// Lets happen all that is due at this instant, after an operation has changed something.
@@ -187,8 +222,8 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
             tsg.ready = tsg.ready.saturating_sub(1);
         }
         match head {
-            Head::None => self.watchers.remove(&mut self.channels, at),
-            Head::Blocked => self.watchers.push(&mut self.channels, at),
+            Head::None => self.unwatch(at),
+            Head::Blocked => self.watch(at),
             Head::Ready => tsg.ready = tsg.ready.saturating_add(1),
         }
     }
@@ -340,7 +375,7 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
                 self.change(ix);
                 if let Work::Hold { expect, bound, .. } = work {
                     let expired = self.clock >= started.plus(bound);
-                    self.watchers.push(&mut self.channels, ch);
+                    self.watch(ch);
                     if self.tsgs.get(ix).met(&expect) {
                         self.complete(ch, Status::Done, sink);
                         ended = true;
