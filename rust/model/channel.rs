@@ -29,6 +29,8 @@ use super::{
 pub(crate) const WATCHERS: u8 = 0;
 /// List of the channels whose first item has not been looked at.
 pub(crate) const PENDING: u8 = 1;
+/// List of those that wait for a word, or spin on one, whose change is told by a doorbell.
+pub(crate) const RUNG: u8 = 2;
 
 /// The state of a channel that follows from its first item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +70,7 @@ pub(crate) struct Channel {
     /// It has items that it was not told of.
     pub(crate) unseen: bool,
     watchers: Links<ChannelIx>,
+    rung: Links<ChannelIx>,
     pending: Links<ChannelIx>,
 }
 
@@ -86,6 +89,12 @@ impl Node for Channel {
 impl Linked<WATCHERS> for Channel {
     fn links(&mut self) -> &mut Links<ChannelIx> {
         &mut self.watchers
+    }
+}
+
+impl Linked<RUNG> for Channel {
+    fn links(&mut self) -> &mut Links<ChannelIx> {
+        &mut self.rung
     }
 }
 
@@ -114,6 +123,7 @@ impl Channel {
             deaf: false,
             unseen: false,
             watchers: Links::new(),
+            rung: Links::new(),
             pending: Links::new(),
         }
     }

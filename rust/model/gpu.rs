@@ -15,6 +15,7 @@ use super::{
         ChannelIx,
         Head,
         PENDING,
+        RUNG,
         WATCHERS, //
     },
     engine::{
@@ -108,6 +109,7 @@ pub(crate) struct Gpu<C: Context, S: Store<C>> {
     pub(super) channels: Arena<Channel, S::Channels>,
     pub(super) items: Arena<Item, S::Items>,
     pub(super) watchers: List<WATCHERS, ChannelIx>,
+    pub(super) rung: List<RUNG, ChannelIx>,
     pub(super) pending: List<PENDING, ChannelIx>,
 }
 
@@ -142,6 +144,7 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
             channels: Arena::new(channels),
             items: Arena::new(items),
             watchers: List::new(),
+            rung: List::new(),
             pending: List::new(),
         }
     }

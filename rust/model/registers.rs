@@ -215,6 +215,7 @@ mod tests {
             word: 0,
             value: 1,
             condition: Condition::AtLeast,
+            rung: false,
         });
         gpu.submit(Ns(0), a, 0, &[run(1, 100_000, 1_000)], &mut log)?;
         gpu.submit(Ns(0), a, 1, &[order(2, wait)], &mut log)?;

@@ -91,6 +91,11 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
         !self.watchers.is_empty()
     }
 
+    /// The same of words whose change is told by a doorbell: [`Gpu::poll_rung`] looks at them, too.
+    pub(crate) fn watching_rung(&self) -> bool {
+        !self.rung.is_empty()
+    }
+
     /// Looks at the words of up to [`POLL_BATCH`] waiting channels, in turn.
     pub(crate) fn poll(&mut self, now: Ns, budget: u32, sink: &mut impl Sink<C>) -> bool {
         if !self.advance(now, budget, sink) {
@@ -103,6 +108,36 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
             }
         }
         self.advance(now, budget, sink)
+    }
+
+    /// As [`Gpu::poll`], at words whose change is told by a doorbell.
+    pub(crate) fn poll_rung(&mut self, now: Ns, budget: u32, sink: &mut impl Sink<C>) -> bool {
+        if !self.advance(now, budget, sink) {
+            return false;
+        }
+        for _ in 0..POLL_BATCH.min(self.rung.len()) {
+            if let Some(channel) = self.rung.pop(&mut self.channels) {
+                self.rung.push(&mut self.channels, channel);
+                self.look(channel, sink);
+            }
+        }
+        self.advance(now, budget, sink)
+    }
+
+    /// A channel waits for a word, or spins on one.
+    fn watch(&mut self, at: ChannelIx) {
+        let first = self.channels.get(at).first();
+        if first.is_some_and(|first| self.items.get(first).order.work.is_rung()) {
+            self.rung.push(&mut self.channels, at);
+        } else {
+            self.watchers.push(&mut self.channels, at);
+        }
+    }
+
+    /// A channel does so no more.
+    pub(super) fn unwatch(&mut self, at: ChannelIx) {
+        self.watchers.remove(&mut self.channels, at);
+        self.rung.remove(&mut self.channels, at);
     }
 
     /// Lets happen all that is due at this instant, after an operation has changed something.
@@ -187,8 +222,8 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
             tsg.ready = tsg.ready.saturating_sub(1);
         }
         match head {
-            Head::None => self.watchers.remove(&mut self.channels, at),
-            Head::Blocked => self.watchers.push(&mut self.channels, at),
+            Head::None => self.unwatch(at),
+            Head::Blocked => self.watch(at),
             Head::Ready => tsg.ready = tsg.ready.saturating_add(1),
         }
     }
@@ -340,7 +375,7 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
                 self.change(ix);
                 if let Work::Hold { expect, bound, .. } = work {
                     let expired = self.clock >= started.plus(bound);
-                    self.watchers.push(&mut self.channels, ch);
+                    self.watch(ch);
                     if self.tsgs.get(ix).met(&expect) {
                         self.complete(ch, Status::Done, sink);
                         ended = true;
@@ -377,5 +412,74 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
             ch = channel.next;
         }
         event
+    }
+}
+
+#[cfg(any(test, zernel_kunit))]
+#[cfg_attr(not(test), kernel::macros::kunit_tests(zernel_model_run))]
+mod tests {
+    use crate::model::{
+        error::Error,
+        fixture::{
+            gpu,
+            order,
+            tsg,
+            Log,
+            Words, //
+        },
+        measures::{
+            Ns,
+            Permille, //
+        },
+        work::{
+            Condition,
+            Expect,
+            Work, //
+        }, //
+    };
+
+    const BUDGET: u32 = 10_000;
+
+    #[test]
+    fn words_with_a_doorbell_are_looked_at_apart() -> Result<(), Error> {
+        let (words, mut log) = (Words::default(), Log::default());
+        let mut gpu = gpu(Ns(0))?;
+        let a = tsg(&mut gpu, 1, &words, &mut log)?;
+        let expect = |word, value, rung| Expect {
+            word,
+            value,
+            condition: Condition::AtLeast,
+            rung,
+        };
+        let hold = Work::Hold {
+            expect: expect(1, 1, true),
+            bound: Ns(100_000),
+            demand: Permille(10),
+        };
+        let waits = [
+            order(1, Work::Wait(expect(0, 1, true))),
+            order(2, Work::Wait(expect(0, 2, true))),
+            order(3, hold),
+            order(4, Work::Wait(expect(0, 3, false))),
+        ];
+        gpu.submit(Ns(0), a, 0, &waits, &mut log)?;
+        assert!(!gpu.watching() && gpu.watching_rung());
+        words.set(0, 1);
+        assert!(gpu.poll(Ns(100), BUDGET, &mut log));
+        assert_eq!(log.end(1), None);
+        assert!(gpu.poll_rung(Ns(200), BUDGET, &mut log));
+        assert_eq!(log.end(1), Some(Ns(200)));
+        words.set(0, 2);
+        gpu.doorbell(Ns(300), a, &mut log)?;
+        assert_eq!(log.end(2), Some(Ns(300)));
+        // It spins.
+        assert!(!gpu.watching() && gpu.watching_rung());
+        words.set(1, 1);
+        assert!(gpu.poll(Ns(400), BUDGET, &mut log));
+        assert_eq!(log.end(3), None);
+        assert!(gpu.poll_rung(Ns(500), BUDGET, &mut log));
+        assert_eq!(log.end(3), Some(Ns(500)));
+        assert!(gpu.watching() && !gpu.watching_rung());
+        Ok(())
     }
 }

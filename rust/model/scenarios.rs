@@ -42,6 +42,7 @@ mod tests {
             word,
             value,
             condition: Condition::AtLeast,
+            rung: false,
         }
     }
 

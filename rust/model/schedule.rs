@@ -292,7 +292,7 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
             channel.active = false;
             let (next, head) = (channel.next, channel.head);
             if head == Head::Ready {
-                self.watchers.remove(&mut self.channels, ch);
+                self.unwatch(ch);
             }
             ch = next;
         }

@@ -48,6 +48,8 @@ pub(crate) struct Expect {
     pub(crate) value: u32,
     /// The comparison.
     pub(crate) condition: Condition,
+    /// A doorbell is rung when the word changes: it is seldom looked at otherwise.
+    pub(crate) rung: bool,
 }
 
 impl Expect {
@@ -119,6 +121,14 @@ impl Work {
             }
             Self::Hold { bound, demand, .. } => duration_ok(bound) && demand_ok(demand),
             Self::Wait(_) | Self::Release { .. } | Self::Fence => true,
+        }
+    }
+
+    /// True if it waits for a word whose change is told by a doorbell.
+    pub(crate) const fn is_rung(&self) -> bool {
+        match self {
+            Self::Wait(expect) | Self::Hold { expect, .. } => expect.rung,
+            Self::Run { .. } | Self::Release { .. } | Self::Fence => false,
         }
     }
 
@@ -223,6 +233,7 @@ mod tests {
             word: 0,
             value,
             condition,
+            rung: false,
         }
     }
 

@@ -62,10 +62,19 @@ pub(crate) type Model = Gpu<Arc<Context>, Pools>;
 const BATCH: u32 = 16;
 /// Longest that a call or an interrupt lets model time go on, in ns; interrupts are off meanwhile.
 const LONGEST: u64 = 100_000;
+/// Interval at which words are looked at whose change is told by a doorbell, in ns: it is zernel
+/// that ends the request of a program that rings none.
+const SELDOM: u64 = 1_000_000;
 /// Nothing will happen.
 const NEVER: u64 = u64::MAX;
 /// Queued items of a channel.
 pub(crate) const CHANNEL_ITEMS: u32 = 1024;
+
+/// The time of the next look after `now`: on a grid, so that frequent new waiters do not push it back.
+fn on_grid(now: u64, interval: u64) -> u64 {
+    let passed = now.checked_rem(interval).unwrap_or(0);
+    now.saturating_sub(passed).saturating_add(interval)
+}
 
 /// The state that the lock of a GPU protects.
 pub(crate) struct State {
@@ -75,6 +84,8 @@ pub(crate) struct State {
     /// When the words are to be looked at next, if a channel waits for one. Stays in the past until
     /// the timer has looked.
     poll_at: Option<u64>,
+    /// The same of words whose change is told by a doorbell.
+    rung_at: Option<u64>,
     /// The timer does not expire before this, so that users keep the CPU.
     not_before: u64,
     cpu_share: CpuShare,
@@ -113,6 +124,7 @@ impl Device {
             trace: None,
             listener: Listener::new(settings.max_tsgs)?,
             poll_at: None,
+            rung_at: None,
             not_before: 0,
             cpu_share: CpuShare::new(settings.gpus),
         };
@@ -176,11 +188,14 @@ impl Card {
         f(&mut self.lock().trace)
     }
 
-    /// The time of the next look at words after `now`: on a grid, so that frequent new waiters do
-    /// not push it back.
+    /// The time of the next look at words after `now`.
     fn next_poll(&self, now: u64) -> u64 {
-        let passed = now.checked_rem(self.word_poll).unwrap_or(0);
-        now.saturating_sub(passed).saturating_add(self.word_poll)
+        on_grid(now, self.word_poll)
+    }
+
+    /// The same of words whose change is told by a doorbell.
+    fn next_rung(&self, now: u64) -> u64 {
+        on_grid(now, self.word_poll.max(SELDOM))
     }
 
     /// Arms the timer for the next event of the model, or look at words. Only the timer looks at
@@ -196,6 +211,12 @@ impl Card {
             next = next.min(poll_at);
         } else {
             state.poll_at = None;
+        }
+        if state.model.watching_rung() {
+            let rung_at = *state.rung_at.get_or_insert_with(|| self.next_rung(now));
+            next = next.min(rung_at);
+        } else {
+            state.rung_at = None;
         }
         if next == NEVER {
             // One that is armed for something that will not be expires for nothing, once.
@@ -345,6 +366,12 @@ impl Timed for Device {
             let (model, mut sink) = state.parts();
             if model.poll(at, BATCH, &mut sink) {
                 state.poll_at = Some(card.next_poll(start));
+            }
+        }
+        if state.rung_at.is_some_and(|rung_at| start >= rung_at) {
+            let (model, mut sink) = state.parts();
+            if model.poll_rung(at, BATCH, &mut sink) {
+                state.rung_at = Some(card.next_rung(start));
             }
         }
         if let Some(next) = state.cpu_share.charge(began, now_ns()) {

@@ -285,6 +285,12 @@ struct zernel_sim_memory {
 #define ZERNEL_SIM_ITEM_NOTIFY		(1u << 0)
 
 /*
+ * WAIT, HOLD: ZERNEL_SIM_IOC_DOORBELL is called when @word has changed. Without a call the change
+ * is seen after 1 ms, or after word_poll_ns if that is longer.
+ */
+#define ZERNEL_SIM_ITEM_RUNG		(1u << 1)
+
+/*
  * struct zernel_sim_item - one item of a channel
  *
  * WORK     runs for @duration_ns (min_work_ns to max_work_ns) when alone; uses
@@ -303,7 +309,7 @@ struct zernel_sim_memory {
  */
 struct zernel_sim_item {
 	__u32 kind;			/* ZERNEL_SIM_ITEM_<kind> */
-	__u32 flags;			/* ZERNEL_SIM_ITEM_NOTIFY */
+	__u32 flags;			/* ZERNEL_SIM_ITEM_NOTIFY, ZERNEL_SIM_ITEM_RUNG */
 	__u64 duration_ns;		/* WORK, HOLD */
 	__u64 block_ns;			/* WORK with GRANULARITY_BLOCK */
 	__u32 demand_permille;		/* WORK, HOLD */
@@ -385,7 +391,9 @@ struct zernel_sim_eventfd {
  * - at the latest after word_poll_ns of struct zernel_sim_version without it,
  *   as long as a channel waits or holds on a word. At most 64 waiting channels
  *   of a GPU are looked at in one interval, in turn, so that with w of them
- *   the bound is word_poll_ns * ceil(w / 64).
+ *   the bound is word_poll_ns * ceil(w / 64). Items with ZERNEL_SIM_ITEM_RUNG
+ *   are counted, and looked at, apart: each 1 ms, or word_poll_ns if that is
+ *   longer.
  *
  * A RELEASE of the engine itself is seen at once, in every context that
  * shares the page.

@@ -55,13 +55,20 @@ fn expect(item: &zernel_sim_item, words: usize) -> Result<Expect> {
         word: word(item, words)?,
         value: item.value,
         condition,
+        rung: item.flags & ZERNEL_SIM_ITEM_RUNG != 0,
     })
 }
 
 /// The meaning of an item for a context with so many words. A field that its kind does not use must
 /// be zero.
 fn order(item: &zernel_sim_item, words: usize) -> Result<Order> {
-    must_be_zero(&[item.flags & !ZERNEL_SIM_ITEM_NOTIFY, item.reserved])?;
+    let flags = match item.kind {
+        ZERNEL_SIM_ITEM_WAIT | ZERNEL_SIM_ITEM_HOLD => {
+            ZERNEL_SIM_ITEM_NOTIFY | ZERNEL_SIM_ITEM_RUNG
+        }
+        _ => ZERNEL_SIM_ITEM_NOTIFY,
+    };
+    must_be_zero(&[item.flags & !flags, item.reserved])?;
     let demand = Permille(item.demand_permille);
     let duration = Ns(item.duration_ns);
     let no_word = [item.word, item.value, item.condition];
@@ -258,6 +265,12 @@ mod tests {
         ] {
             assert!(order(&item(kind), WORDS).is_ok());
         }
+        for waits in [item(ZERNEL_SIM_ITEM_WAIT), hold] {
+            for flags in [0, ZERNEL_SIM_ITEM_RUNG] {
+                let order = order(&zernel_sim_item { flags, ..waits }, WORDS);
+                assert!(order.is_ok_and(|order| order.work.is_rung() == (flags != 0)));
+            }
+        }
     }
 
     #[test]
@@ -266,6 +279,18 @@ mod tests {
             item(0),
             item(6),
             zernel_sim_item { flags: 2, ..work() },
+            zernel_sim_item {
+                flags: 2,
+                ..item(ZERNEL_SIM_ITEM_RELEASE)
+            },
+            zernel_sim_item {
+                flags: 2,
+                ..item(ZERNEL_SIM_ITEM_FENCE)
+            },
+            zernel_sim_item {
+                flags: 4,
+                ..item(ZERNEL_SIM_ITEM_WAIT)
+            },
             zernel_sim_item {
                 reserved: 1,
                 ..work()

@@ -250,12 +250,19 @@ impl<'a> Stream<'a> {
             (Kind::Request { .. }, None) => {}
         }
         let (number, [trigger, release, held]) = (self.request.get(), self.words()?);
+        let wait = Item::wait(trigger, Condition::AtLeast, number);
+        let wait = match &self.hints.kind {
+            Kind::Request { .. } => wait,
+            // The client itself stores the word.
+            Kind::Constant { .. } => wait.rung(),
+        };
         let items = [
-            Item::wait(trigger, Condition::AtLeast, number),
+            wait,
             Item::work(LEAST).demand_permille(DEMAND_PERMILLE),
             Item::release(held, number),
             Item::hold(release, Condition::AtLeast, number, BOUND)
                 .demand_permille(DEMAND_PERMILLE)
+                .rung()
                 .notify()
                 .tag(tag::HOLD),
         ];

@@ -341,7 +341,7 @@ impl<'a> Device<'a> {
             ],
             (holder, None) => holder,
         });
-        let data = Item::wait(self.data_word(), Condition::AtLeast, number);
+        let data = Item::wait(self.data_word(), Condition::AtLeast, number).rung();
         let first = match holder {
             Some(holder) => {
                 self.inference[..HEAD - 1].copy_from_slice(&holder);

@@ -230,6 +230,7 @@ impl World {
             word,
             value: one.begun,
             condition: Condition::AtLeast,
+            rung: false,
         };
         let orders = [
             order(

@@ -114,6 +114,14 @@ impl Item {
         self
     }
 
+    /// The doorbell is rung when its word has changed, so that the software GPU looks at it each
+    /// millisecond only; for waits and holds.
+    #[must_use]
+    pub fn rung(mut self) -> Self {
+        self.0.flags |= abi::ZERNEL_SIM_ITEM_RUNG;
+        self
+    }
+
     /// A number that its completion returns.
     #[must_use]
     pub fn tag(mut self, tag: u64) -> Self {
@@ -194,6 +202,8 @@ mod tests {
 
         let wait = Item::wait(1, Condition::NotEqual, 2).0;
         assert_eq!((wait.condition, wait.demand_permille), (2, 0));
+        let rung = Item::wait(1, Condition::NotEqual, 2).notify().rung().0;
+        assert_eq!((wait.flags, rung.flags), (0, 3));
     }
 
     #[test]

@@ -59,6 +59,7 @@ fn work(values: Range<u32>) -> impl Strategy<Value = Work> {
             word,
             value,
             condition: Condition::AtLeast,
+            rung: false,
         })
     };
     let run = (100u64..6_000, demand(), prop::option::of(50u64..900)).prop_map(
