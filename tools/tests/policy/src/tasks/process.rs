@@ -124,6 +124,7 @@ impl Process {
                 word,
                 value: number.get(),
                 condition: Condition::AtLeast,
+                rung: false,
             };
             let hold = Work::Hold {
                 expect: at_least(RELEASE),

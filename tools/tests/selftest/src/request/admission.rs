@@ -16,9 +16,9 @@ use super::{at_once, lab, new_key, words, Client, Since};
 use crate::abi::call;
 use crate::check_eq;
 use crate::child::Child;
-use crate::common::{errno, level, tune, wait_until, Lab};
+use crate::common::{errno, level, tune, wait_until, Lab, SOON};
 use crate::harness::Outcome;
-use crate::permit::{ALICE, BOB};
+use crate::permit::{ALICE, BOB, NICE};
 use crate::sys::{self, Area};
 
 /// Both devices and a client of a level, with the earliest deadline first.
@@ -204,10 +204,10 @@ pub(super) fn tells_in_its_structure() -> Outcome {
 fn tenant(user: u32, ask: impl FnOnce(&Client) -> Outcome) -> Result<Child> {
     let (ours, theirs) = passing::pair()?;
     let child = Child::spawn(|| {
-        sys::become_user(user, user, &[])?;
+        // It may give itself a level that has an order.
+        sys::become_user_with(user, user, NICE)?;
         let lab = Lab::open()?;
         let client = Client::new(&lab)?;
-        // A level that an owner may take, with an order.
         lab.zernel.set_class(&Target::Tsg(client.tsg), level(6))?;
         ask(&client)?;
         passing::send_number(&theirs, 0)?;
@@ -216,7 +216,10 @@ fn tenant(user: u32, ask: impl FnOnce(&Client) -> Outcome) -> Result<Child> {
     })?;
     // So that its end is told where it fails.
     drop(theirs);
-    passing::receive_number(&ours).context("the tenant failed")?;
+    if passing::receive_number(&ours).is_err() {
+        child.join_within(SOON).context("a tenant")?;
+        bail!("a tenant ended");
+    }
     Ok(child)
 }
 
@@ -305,7 +308,8 @@ pub(super) fn sees_through_short_lies() -> Outcome {
     })?;
     let began = Timestamp::now();
     let slot = client.slot(0);
-    let begun = slot.begin(&needing(&client, ms(1), ms(8_000)))?;
+    // One that takes longer than told would be believed less from now on.
+    let begun = slot.begin(&needing(&client, ms(1_000), ms(8_000)))?;
     wait_until("its turn", || Ok(is_triggered(&slot, begun.number)))?;
     // Its deadline, and the lease of the other, are far away.
     let took = Timestamp::now().since(began);

@@ -318,10 +318,10 @@ pub(super) fn are_bounded() -> Outcome {
     }
     check_eq!(learners(BOB)?, LEARNERS as usize, "the bound");
     check_eq!(knows(BOB, first)?, Some(true), "used all the time");
+    check_eq!(knows(BOB, first + 7)?, None, "used once");
     by(BOB, |slot, begin| {
         // One of the first: it lost its place, gets another one, and learns anew.
         let begin = begin.key(first + 7);
-        check_eq!(knows(BOB, first + 7)?, None, "used once");
         teach(slot, begin, LESSONS)?;
         // The next begin knows the newest one.
         predicted(slot, &sized(begin, SMALL)?)?;
