@@ -332,7 +332,8 @@ pub(super) fn leaves_half_to_others() -> Outcome {
     // Another user asks, too.
     let asked = slot.begin(&needing(&client, ms(1_000), ms(9_900)))?.number;
     slot.cancel(asked)?;
-    let long = tenant(ALICE, |client| {
+    // Alice is not believed any more.
+    let long = tenant(BOB, |client| {
         let mut accepted = 0;
         for number in 0..20 {
             let begin = needing(client, ms(1_000), ms(9_900));
@@ -341,7 +342,8 @@ pub(super) fn leaves_half_to_others() -> Outcome {
                 other => drop(refused(other)?),
             }
         }
-        ensure!((1..=4).contains(&accepted), "{accepted} of 1 s in 9.9 s");
+        // Four, beside the one that has the GPU.
+        ensure!((1..=5).contains(&accepted), "{accepted} of 1 s in 9.9 s");
         Ok(())
     })?;
     let own = needing(&client, ms(2_500), ms(9_900));
@@ -349,7 +351,7 @@ pub(super) fn leaves_half_to_others() -> Outcome {
     client.slot(1).cancel(begun.number)?;
     end(long)?;
     // Requests with the earliest deadlines, of a key with a long history.
-    let silent = tenant(BOB, |client| {
+    let silent = tenant(ALICE, |client| {
         let key = new_key();
         let begin = Begin::new(client.tsg).key(key);
         let lesson = client.slot(0).begin(&begin)?.number;
