@@ -2,6 +2,7 @@
 //! Deadlines of requests: the order of their triggers, and the deadlines that can be met.
 
 pub(crate) mod line;
+pub(crate) mod preemptive;
 
 use super::units::Ns;
 
@@ -17,16 +18,19 @@ pub(crate) enum Order {
     Fifo,
     /// The earliest deadline first, one at a time, without preemption.
     Edf,
+    /// The earliest deadline first: one that comes takes the GPU from a later one.
+    EdfPreemptive,
 }
 
 impl Order {
-    const ALL: [Self; 2] = [Self::Fifo, Self::Edf];
+    const ALL: [Self; 3] = [Self::Fifo, Self::Edf, Self::EdfPreemptive];
 
     /// The name of the tunable's value.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Fifo => "fifo",
             Self::Edf => "edf",
+            Self::EdfPreemptive => "edf-preemptive",
         }
     }
 

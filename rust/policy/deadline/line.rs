@@ -10,6 +10,11 @@
 //! The places are few, and a user has a part of them. A request without one is not ordered: it goes when
 //! it is due, as all do otherwise.
 
+use super::preemptive::{
+    Credits,
+    Hold,
+    Terms, //
+};
 use crate::policy::{
     level::Level,
     units::Ns, //
@@ -26,29 +31,33 @@ pub(crate) struct Lane {
 
 /// A request with a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Entry {
-    lane: Lane,
-    user: u32,
-    deadline: Ns,
+pub(super) struct Entry {
+    pub(super) lane: Lane,
+    pub(super) user: u32,
+    pub(super) deadline: Ns,
     /// The order of arrival decides among equal deadlines.
-    arrival: u64,
-    part: Part,
+    pub(super) arrival: u64,
+    pub(super) part: Part,
+    /// Its part in preemption, if it has one.
+    pub(super) terms: Option<Terms>,
 }
 
 /// Its part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
+pub(super) enum Part {
     /// It is not due, or over.
     Apart,
     /// It waits for its turn.
     Waits,
     /// It has the GPU, until then at the latest.
     Runs(Ns),
+    /// It was taken from the GPU, until the end of the same lease at the latest.
+    Held(Hold),
 }
 
 /// A place in a [`Line`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place(usize);
+pub(crate) struct Place(pub(super) usize);
 
 impl Place {
     /// Its number, below [`Line::ROOM`].
@@ -60,7 +69,8 @@ impl Place {
 /// The requests of a GPU that have a place.
 #[derive(Debug)]
 pub(crate) struct Line {
-    entries: [Option<Entry>; Line::ROOM],
+    pub(super) entries: [Option<Entry>; Line::ROOM],
+    pub(super) credits: Credits,
     arrivals: u64,
 }
 
@@ -74,6 +84,7 @@ impl Line {
     pub(crate) const fn new() -> Self {
         Self {
             entries: [None; Self::ROOM],
+            credits: Credits::new(),
             arrivals: 0,
         }
     }
@@ -98,6 +109,7 @@ impl Line {
             deadline,
             arrival: self.arrivals,
             part: Part::Apart,
+            terms: None,
         });
         Some(Place(place))
     }
@@ -110,7 +122,11 @@ impl Line {
 
     fn set(&mut self, place: Place, part: Part) -> Option<Lane> {
         let entry = self.entries.get_mut(place.0)?.as_mut()?;
-        entry.part = part;
+        match (&mut entry.part, part) {
+            // Its own events do not give the GPU back.
+            (Part::Held(hold), Part::Runs(until)) => hold.until = until,
+            (old, _) => *old = part,
+        }
         Some(entry.lane)
     }
 
@@ -129,7 +145,7 @@ impl Line {
         self.set(place, Part::Runs(until))
     }
 
-    fn of(&self, lane: Lane) -> impl Iterator<Item = (Place, &Entry)> {
+    pub(super) fn of(&self, lane: Lane) -> impl Iterator<Item = (Place, &Entry)> {
         self.entries
             .iter()
             .enumerate()
@@ -155,7 +171,8 @@ impl Line {
             .max()
     }
 
-    /// The request whose turn it is.
+    /// The request whose turn it is, without preemption.
+    #[allow(dead_code, reason = "the tests on the host ask")]
     pub(crate) fn next(&self, lane: Lane, now: Ns) -> Option<Place> {
         match self.busy_until(lane, now) {
             None => self.first(lane),

@@ -49,6 +49,11 @@ impl Slot {
         self.begin.saturating_add(within)
     }
 
+    /// True if the process has stated it.
+    pub(crate) fn states_deadline(&self) -> bool {
+        self.plan.slo.is_some()
+    }
+
     /// Its part in the order.
     pub(crate) fn standing(&self) -> Standing {
         match self.state {

@@ -104,6 +104,11 @@ impl Succession {
         self.current().deadline()
     }
 
+    /// As [`Slot::states_deadline`].
+    pub(crate) fn states_deadline(&self) -> bool {
+        self.current().states_deadline()
+    }
+
     /// As [`Slot::grant`].
     pub(crate) fn grant(&mut self, number: Number, now: Ns, seen: &Observed) -> Actions {
         self.current_mut().grant(number, now, seen)

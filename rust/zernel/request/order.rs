@@ -14,18 +14,32 @@ use crate::{
         time::now_ns, //
     },
     policy::{
-        deadline::line::{
-            Lane,
-            Line,
-            Place, //
+        deadline::{
+            line::{
+                Lane,
+                Line,
+                Place, //
+            },
+            preemptive::{
+                Step,
+                Wish,
+                MOST, //
+            },
         },
         request::order::Standing,
         units::Ns, //
     },
+    tuned, //
 };
 use kernel::{
     prelude::*,
-    sync::Arc, //
+    sync::{
+        atomic::{
+            ordering::Relaxed,
+            Atomic, //
+        },
+        Arc, //
+    },
 };
 
 /// A slot with a request that has a place. Each call takes the lock of the slot.
@@ -44,16 +58,23 @@ pub(super) trait Waiter: Send + Sync {
 struct Places {
     line: Line,
     waiters: [Option<Arc<dyn Waiter>>; Line::ROOM],
+    /// A request is held, or not any more, and the worker does not know.
+    is_news: bool,
 }
+
+/// Room for decisions about a lane at a time: a turn of each request, and holds that begin and end.
+const STEPS: usize = Line::ROOM + 2 * MOST;
 
 /// The order of a GPU.
 ///
 /// A slot leaves its place before its page goes, and [`Order::part`] comes in between, so that the
 /// reference here is never the last.
 #[pin_data]
-pub(super) struct Order {
+pub(crate) struct Order {
     #[pin]
     places: IrqLock<KBox<Places>>,
+    /// The worker is to look at holds.
+    is_news: Atomic<bool>,
 }
 
 impl Order {
@@ -66,27 +87,36 @@ impl Order {
         let places = Places {
             line: Line::new(),
             waiters: [const { None }; Line::ROOM],
+            is_news: false,
         };
         let places = KBox::new(places, GFP_KERNEL)?;
         Ok(pin_init!(Self {
             places <- new_irq_lock!(places, c"zernel_order"),
+            is_news: Atomic::new(false),
         }))
     }
 
     /// A request of `waiter` gets a place, and its turn if that has come. `enter` is called with the
     /// order locked: it takes the lock of the slot, and makes the place the slot's with the deadline of
-    /// its request. Returns whether there was room for it.
+    /// its request, and the name of its TSG if it takes part in preemption. Returns whether there was room for it.
     pub(super) fn join(
         &self,
         waiter: Arc<dyn Waiter>,
         lane: Lane,
         user: u32,
-        enter: impl FnOnce(&mut dyn FnMut(Ns) -> Option<Place>) -> Option<Place>,
+        enter: impl FnOnce(&mut dyn FnMut(Ns, Option<u64>) -> Option<Place>) -> Option<Place>,
     ) -> bool {
         let mut guard = self.places.lock();
         let places = &mut **guard;
         let line = &mut places.line;
-        let Some(place) = enter(&mut |deadline| line.join(lane, user, deadline)) else {
+        let place = enter(&mut |deadline, contender| {
+            let place = line.join(lane, user, deadline)?;
+            if let Some(tsg) = contender {
+                line.contends(place, tsg);
+            }
+            Some(place)
+        });
+        let Some(place) = place else {
             return false;
         };
         if let Some(free) = places.waiters.get_mut(place.number()) {
@@ -94,6 +124,7 @@ impl Order {
         }
         // Should it be over by now. The caller has another reference.
         drop(places.settle(place, Ns(now_ns())));
+        self.note_news(places);
         true
     }
 
@@ -102,6 +133,37 @@ impl Order {
         let mut places = self.places.lock();
         // Dropped with the lock held, after which alone the page of a slot goes: not the last one.
         drop(places.settle(place, Ns(now_ns())));
+        self.note_news(&mut places);
+    }
+
+    fn note_news(&self, places: &mut Places) {
+        if core::mem::take(&mut places.is_news) {
+            self.is_news.store(true, Relaxed);
+        }
+    }
+
+    /// True if holds have changed since this was asked last.
+    pub(super) fn has_news(&self) -> bool {
+        self.is_news.load(Relaxed) && self.is_news.xchg(false, Relaxed)
+    }
+
+    /// The TSGs that are to be off the GPU, and when the next of them is not, at the latest. Requests that
+    /// are held for no longer go on.
+    pub(crate) fn wishes(&self, now: Ns) -> ([Option<Wish>; MOST], Option<Ns>) {
+        let mut places = self.places.lock();
+        let is_on = tuned::order_preempts();
+        // Each of them is held no longer.
+        for _ in 0..MOST {
+            let (due, _) = places.line.due(now);
+            let off = places.line.held_lane().filter(|_| !is_on);
+            let Some(lane) = due.or(off) else {
+                break;
+            };
+            places.serve(lane, now);
+        }
+        places.is_news = false;
+        let (_, next) = places.line.due(now);
+        (places.line.wishes(now), next)
     }
 
     /// When this returns the order has no reference to slots that have no place.
@@ -143,10 +205,16 @@ impl Places {
 
     /// Has the next request of a lane go, and the one after it wait.
     fn serve(&mut self, lane: Lane, now: Ns) {
-        // Each of them goes, or does not wait any more.
-        for _ in 0..Line::ROOM {
-            let Some(next) = self.line.next(lane, now) else {
-                break;
+        let is_on = tuned::order_preempts();
+        // Each that waits goes, or does not wait any more.
+        for _ in 0..STEPS {
+            let next = match self.line.step(lane, now, is_on) {
+                Step::Go(next) => next,
+                Step::Held(_) | Step::Resumed(_) => {
+                    self.is_news = true;
+                    continue;
+                }
+                Step::Rest => break,
             };
             let standing = self.waiter(next).map(|waiter| waiter.grant(next, now));
             self.note(next, standing.unwrap_or(Standing::Apart));

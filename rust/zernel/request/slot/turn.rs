@@ -117,6 +117,7 @@ impl Slot {
             runlist: group.runlist(),
             level,
         };
+        let contender = gpu.can_hold().then_some(group.tsg.0);
         drop(state);
         let has_room = gpu.order.join(self.clone(), lane, user.0, |join| {
             let mut state = self.lock();
@@ -124,7 +125,9 @@ impl Slot {
                 // Over by now.
                 return None;
             }
-            let place = join(state.requests.deadline())?;
+            let is_stated = state.requests.states_deadline();
+            let contender = contender.filter(|_| is_stated);
+            let place = join(state.requests.deadline(), contender)?;
             state.turn = Some(Turn {
                 gpu: gpu.clone(),
                 place,
@@ -136,6 +139,7 @@ impl Slot {
             let mut state = self.lock();
             self.let_go(&mut state, number, Ns(now_ns()));
         }
+        gpu.follow_order();
     }
 
     /// Unlocks the slot after an event.
@@ -163,6 +167,7 @@ impl Slot {
         drop(state);
         if let Some((gpu, place)) = turn {
             gpu.order.settle(place);
+            gpu.follow_order();
         }
     }
 }

@@ -160,7 +160,8 @@ struct ZernelArgs {
     #[arg(long, value_name = "US", default_value_t = 20,
           value_parser = clap::value_parser!(u32).range(1..=500))]
     safety_margin_us: u32,
-    /// Order of triggers: fifo, or edf for the earliest deadline first.
+    /// Order of triggers: fifo, edf for the earliest deadline first, or edf-preemptive, which takes the GPU
+    /// from later ones.
     #[arg(long, default_value = "fifo", value_parser = order)]
     order: Order,
     /// Give latency-critical clients with longer deadlines a lower level, two for each that differs.
@@ -230,7 +231,7 @@ fn deadlines(text: &str) -> Result<Deadlines> {
 }
 
 fn order(text: &str) -> Result<Order> {
-    Order::named(text).with_context(|| format!("there is no order {text}; name fifo or edf"))
+    Order::named(text).with_context(|| format!("there is no order {text}; name fifo, edf or edf-preemptive"))
 }
 
 fn slices(text: &str) -> Result<SlicePolicy> {
