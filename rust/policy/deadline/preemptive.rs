@@ -12,6 +12,11 @@
 //! procedural control of physical processes*, IFIP 1974). It does: a deadline that is earlier by less than
 //! [`MARGIN`] takes nothing.
 
+mod credit;
+#[cfg(any(test, zernel_kunit))]
+mod scenarios;
+
+pub(super) use self::credit::Credits;
 use super::line::{
     Entry,
     Lane,
@@ -20,7 +25,6 @@ use super::line::{
     Place, //
 };
 use crate::policy::{
-    deadline::HORIZON,
     level::Level,
     units::Ns, //
 };
@@ -80,101 +84,6 @@ pub(crate) struct Wish {
     pub(crate) since: Ns,
 }
 
-/// The time for which a user may hold requests of others.
-#[derive(Clone, Copy, Debug)]
-struct Credit {
-    user: u32,
-    /// In ns, at this time.
-    left: i64,
-    at: Ns,
-}
-
-/// Those of all users that have not all of it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Credits([Option<Credit>; Credits::ROOM]);
-
-impl Credit {
-    /// A user that held nobody for long has so much.
-    const FULL: i64 = 100_000_000;
-    /// Time in which a nanosecond of it comes back, as a power of two.
-    const SHIFT: u32 = 1;
-
-    fn refill(&mut self, now: Ns) {
-        let passed = now.saturating_sub(self.at).0 >> Self::SHIFT;
-        let passed = i64::try_from(passed).unwrap_or(i64::MAX);
-        self.left = self.left.saturating_add(passed).min(Self::FULL);
-        self.at = self.at.max(now);
-    }
-}
-
-impl Credits {
-    /// Users that hold others at a time, or did lately. Others take nothing.
-    const ROOM: usize = 32;
-
-    /// All have all of it.
-    pub(super) const fn new() -> Self {
-        Self([None; Self::ROOM])
-    }
-
-    fn of(&mut self, user: u32) -> Option<&mut Credit> {
-        let is_of = |credit: &Option<Credit>| credit.is_some_and(|credit| credit.user == user);
-        self.0.iter_mut().find(|c| is_of(c))?.as_mut()
-    }
-
-    /// True if a user may hold requests of others from now on.
-    fn allows(&mut self, user: u32, now: Ns) -> bool {
-        for place in &mut self.0 {
-            if let Some(credit) = place {
-                credit.refill(now);
-            }
-            if place.is_some_and(|credit| credit.left >= Credit::FULL) {
-                *place = None;
-            }
-        }
-        if let Some(credit) = self.of(user) {
-            return credit.left > 0;
-        }
-        let free = self.0.iter_mut().find(|place| place.is_none());
-        let Some(free) = free else {
-            return false;
-        };
-        // Just below, so that the place is kept until it is used.
-        *free = Some(Credit {
-            user,
-            left: Credit::FULL - 1,
-            at: now,
-        });
-        true
-    }
-
-    /// Counts the time of a hold up to now.
-    fn count(&mut self, owner: u32, hold: &mut Hold, now: Ns) {
-        let took = now.saturating_sub(hold.counted);
-        hold.counted = hold.counted.max(now);
-        if hold.by == owner || took == Ns::ZERO {
-            return;
-        }
-        let took = i64::try_from(took.0).unwrap_or(i64::MAX);
-        let by = hold.by;
-        let place = self.0.iter_mut().find(|place| match place {
-            Some(credit) => credit.user == by,
-            None => true,
-        });
-        if let Some(place) = place {
-            let credit = place.get_or_insert(Credit {
-                user: by,
-                left: Credit::FULL,
-                at: now,
-            });
-            credit.refill(now);
-            credit.left = credit
-                .left
-                .saturating_sub(took)
-                .max(-(HORIZON.0 as i64));
-        }
-    }
-}
-
 impl Entry {
     fn key(&self) -> (Ns, u64) {
         (self.deadline, self.arrival)
@@ -214,11 +123,6 @@ impl Line {
 
     fn entry_mut(&mut self, place: Place) -> Option<&mut Entry> {
         self.entries.get_mut(place.number())?.as_mut()
-    }
-
-    /// True if a request is held.
-    pub(crate) fn are_held(&self) -> bool {
-        self.held().next().is_some()
     }
 
     fn held(&self) -> impl Iterator<Item = (Place, &Entry)> {

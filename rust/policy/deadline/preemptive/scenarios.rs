@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+//! Requests that take the GPU from each other.
+
+#[cfg_attr(
+    not(test),
+    kernel::macros::kunit_tests(zernel_policy_deadline_preemptive)
+)]
+mod tests {
+    use crate::policy::{
+        deadline::{
+            line::{
+                Lane,
+                Line,
+                Place, //
+            },
+            preemptive::{
+                Step,
+                HOLDS,
+                MARGIN,
+                MOST, //
+            },
+        },
+        level::Level,
+        units::Ns, //
+    };
+
+    const LANE: Lane = Lane {
+        runlist: 0,
+        level: Level::LC,
+    };
+    const MS: u64 = 1_000_000;
+    const NOW: Ns = Ns(MS);
+    const NOWHERE: Place = Place(Line::ROOM);
+    
+
+    /// A request of a TSG and user that waits; deadlines are in ms.
+    fn waiting(line: &mut Line, tsg: u64, user: u32, deadline: u64) -> Place {
+        let place = line.join(LANE, user, Ns(deadline * MS)).unwrap_or(NOWHERE);
+        line.contends(place, tsg);
+        line.waits(place);
+        place
+    }
+
+    /// The same with the GPU, for 100 ms at most.
+    fn running(line: &mut Line, tsg: u64, user: u32, deadline: u64) -> Place {
+        let place = waiting(line, tsg, user, deadline);
+        line.runs(place, Ns(100 * MS));
+        place
+    }
+
+    fn wanted(line: &Line, now: Ns) -> [Option<u64>; MOST] {
+        line.wishes(now).map(|wish| wish.map(|wish| wish.tsg))
+    }
+
+    /// Those of these TSGs alone.
+    fn only<const N: usize>(tsgs: [u64; N]) -> [Option<u64>; MOST] {
+        let mut all = [None; MOST];
+        for (place, tsg) in all.iter_mut().zip(tsgs) {
+            *place = Some(tsg);
+        }
+        all
+    }
+
+    #[test]
+    fn an_earlier_deadline_takes_the_gpu_and_gives_it_back() {
+        let mut line = Line::new();
+        let late = running(&mut line, 1, 1, 90);
+        let early = waiting(&mut line, 2, 1, 50);
+        assert_eq!(line.step(LANE, NOW, true), Step::Held(late));
+        assert_eq!(wanted(&line, NOW), only([1]));
+        assert_eq!(line.step(LANE, NOW, true), Step::Go(early));
+        line.runs(early, Ns(100 * MS));
+        // One that is earlier still: both are held, and go on in the order of deadlines.
+        let first = waiting(&mut line, 3, 1, 20);
+        assert_eq!(line.step(LANE, NOW, true), Step::Held(early));
+        assert_eq!(line.step(LANE, NOW, true), Step::Go(first));
+        line.runs(first, Ns(100 * MS));
+        assert_eq!(line.step(LANE, NOW, true), Step::Rest);
+        assert_eq!(wanted(&line, NOW), only([1, 2]));
+        line.leave(first);
+        assert_eq!(line.step(LANE, NOW, true), Step::Resumed(early));
+        assert_eq!(line.step(LANE, NOW, true), Step::Rest);
+        assert_eq!(wanted(&line, NOW), only([1]));
+        line.leave(early);
+        assert_eq!(line.step(LANE, NOW, true), Step::Resumed(late));
+        assert_eq!(wanted(&line, NOW), only([]));
+        assert_eq!(line.step(LANE, NOW, true), Step::Rest);
+    }
+
+    #[test]
+    fn a_deadline_that_is_hardly_earlier_takes_nothing() {
+        for (earlier, taken) in [(0, false), (MARGIN.0, false), (MARGIN.0 + 1, true)] {
+            let mut line = Line::new();
+            let late = running(&mut line, 1, 1, 90);
+            let at = Ns(90 * MS - earlier);
+            let early = line.join(LANE, 1, at).unwrap_or(NOWHERE);
+            line.contends(early, 2);
+            line.waits(early);
+            let next = line.step(LANE, NOW, true);
+            assert_eq!(next == Step::Held(late), taken);
+        }
+    }
+
+    #[test]
+    fn only_stated_deadlines_of_other_tsgs_count() {
+        // Without terms on either side, of the same TSG, and with another order.
+        for (own, other, is_on) in [
+            (None, Some(2), true),
+            (Some(1), None, true),
+            (Some(1), Some(1), true),
+            (Some(1), Some(2), false),
+        ] {
+            let mut line = Line::new();
+            let places = [(own, 90), (other, 50)].map(|(tsg, deadline)| {
+                let place = line.join(LANE, 1, Ns(deadline * MS)).unwrap_or(NOWHERE);
+                if let Some(tsg) = tsg {
+                    line.contends(place, tsg);
+                }
+                line.waits(place);
+                place
+            });
+            let [late, early] = places;
+            line.runs(late, Ns(100 * MS));
+            assert_eq!(line.step(LANE, NOW, is_on), Step::Rest);
+            line.leave(late);
+            assert_eq!(line.step(LANE, NOW, is_on), Step::Go(early));
+        }
+    }
+
+    #[test]
+    fn it_is_given_back_whatever_others_do() {
+        // At its own deadline, at the end of its lease, and with another order.
+        for (deadline, at, is_on) in [(60, 60, true), (200, 100, true), (200, 2, false)] {
+            let mut line = Line::new();
+            let late = running(&mut line, 1, 1, deadline);
+            let early = waiting(&mut line, 2, 1, 50);
+            assert_eq!(line.step(LANE, NOW, true), Step::Held(late));
+            assert_eq!(line.step(LANE, NOW, true), Step::Go(early));
+            line.runs(early, Ns(1_000 * MS));
+            let just = Ns(at * MS - 1);
+            assert_eq!(line.step(LANE, just, true), Step::Rest);
+            if is_on {
+                assert_eq!(line.due(just), (None, Some(Ns(at * MS))));
+                assert_eq!(line.due(Ns(at * MS)).0, Some(LANE));
+            }
+            assert_eq!(line.held_lane(), Some(LANE));
+            assert_eq!(line.step(LANE, Ns(at * MS), is_on), Step::Resumed(late));
+            assert_eq!((line.held_lane(), line.due(just).1), (None, None));
+            // And not taken from again.
+            waiting(&mut line, 3, 1, 2);
+            assert_eq!(line.step(LANE, Ns(at * MS - 1), true), Step::Rest);
+        }
+    }
+
+    #[test]
+    fn its_own_events_do_not_give_it_back() {
+        let mut line = Line::new();
+        let late = running(&mut line, 1, 1, 90);
+        let early = waiting(&mut line, 2, 1, 50);
+        assert_eq!(line.step(LANE, NOW, true), Step::Held(late));
+        assert_eq!(line.step(LANE, NOW, true), Step::Go(early));
+        line.runs(early, Ns(100 * MS));
+        line.runs(late, Ns(80 * MS));
+        assert_eq!(wanted(&line, NOW), only([1]));
+        assert_eq!(line.due(NOW), (None, Some(Ns(80 * MS))));
+        // But its end does.
+        line.leave(late);
+        assert_eq!(wanted(&line, NOW), only([]));
+    }
+
+    #[test]
+    fn a_request_is_held_so_often_and_no_more() {
+        let mut line = Line::new();
+        let late = running(&mut line, 1, 1, 90);
+        for tsg in 0..u64::from(HOLDS) {
+            let early = waiting(&mut line, 10 + tsg, 1, 50);
+            assert_eq!(line.step(LANE, NOW, true), Step::Held(late));
+            assert_eq!(line.step(LANE, NOW, true), Step::Go(early));
+            line.leave(early);
+            assert_eq!(line.step(LANE, NOW, true), Step::Resumed(late));
+        }
+        waiting(&mut line, 50, 1, 50);
+        assert_eq!(line.step(LANE, NOW, true), Step::Rest);
+    }
+
+    #[test]
+    fn a_tsg_is_not_held_while_another_request_of_it_runs() {
+        let mut line = Line::new();
+        let late = running(&mut line, 1, 1, 90);
+        let early = waiting(&mut line, 2, 1, 50);
+        assert_eq!(line.step(LANE, NOW, true), Step::Held(late));
+        assert_eq!(line.step(LANE, NOW, true), Step::Go(early));
+        line.runs(early, Ns(100 * MS));
+        // The next one of the TSG that is held is first now: both go on.
+        let next = waiting(&mut line, 1, 1, 80);
+        assert_eq!(line.step(LANE, NOW, true), Step::Rest);
+        line.leave(early);
+        assert_eq!(line.step(LANE, NOW, true), Step::Resumed(late));
+        assert_eq!(line.step(LANE, NOW, true), Step::Rest);
+        line.leave(late);
+        assert_eq!(line.step(LANE, NOW, true), Step::Go(next));
+    }
+
+    #[test]
+    fn a_user_holds_others_for_half_of_the_time() {
+        let mut line = Line::new();
+        let mut now = NOW;
+        let (mut held, mut passed) = (0, 0);
+        for round in 0..200 {
+            let deadline = now.0 / MS + 9_000;
+            let late = running(&mut line, 1, 1, deadline);
+            line.runs(late, Ns(u64::MAX));
+            let early = waiting(&mut line, 2, 2, deadline - 1_000);
+            let taken = line.step(LANE, now, true) == Step::Held(late);
+            // Its own are not counted.
+            let own = waiting(&mut line, 3, 1, deadline - 2_000);
+            assert!(taken || line.step(LANE, now, true) == Step::Held(late));
+            line.leave(own);
+            held += if taken { 10 } else { 0 };
+            passed += 10;
+            now = now.saturating_add(Ns(10 * MS));
+            line.step(LANE, now, true);
+            line.leave(early);
+            line.leave(late);
+            assert!(held <= 100 + 10 + passed / 2);
+            assert!(round != 199 || held >= passed / 3);
+        }
+    }
+}
