@@ -135,7 +135,10 @@ impl Line {
 
     /// The lane of a request that is held no longer, and when the next one is not.
     pub(crate) fn due(&self, now: Ns) -> (Option<Lane>, Option<Ns>) {
-        let all = || self.held().filter_map(|(_, e)| Some((e.lane, e.held_until()?)));
+        let all = || {
+            self.held()
+                .filter_map(|(_, e)| Some((e.lane, e.held_until()?)))
+        };
         let due = all().find(|(_, at)| *at <= now).map(|(lane, _)| lane);
         (due, all().map(|(_, at)| at).min())
     }

@@ -96,9 +96,21 @@ impl Takeover {
             );
         }
         for (has, name, effect) in [
-            (abilities.interleave, "set_interleave", "yields by its slice alone"),
-            (abilities.preempt, "preempt_tsg", "is disabled, but not preempted"),
-            (abilities.tsg_load, "query_tsg", "is disabled even if it is idle"),
+            (
+                abilities.interleave,
+                "set_interleave",
+                "yields by its slice alone",
+            ),
+            (
+                abilities.preempt,
+                "preempt_tsg",
+                "is disabled, but not preempted",
+            ),
+            (
+                abilities.tsg_load,
+                "query_tsg",
+                "is disabled even if it is idle",
+            ),
         ] {
             if abilities.enable && !has {
                 pr_info!(

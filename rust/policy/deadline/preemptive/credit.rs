@@ -94,19 +94,13 @@ impl Credits {
                 at: now,
             });
             credit.refill(now);
-            credit.left = credit
-                .left
-                .saturating_sub(took)
-                .max(-(HORIZON.0 as i64));
+            credit.left = credit.left.saturating_sub(took).max(-(HORIZON.0 as i64));
         }
     }
 }
 
 #[cfg(any(test, zernel_kunit))]
-#[cfg_attr(
-    not(test),
-    kernel::macros::kunit_tests(zernel_policy_deadline_credit)
-)]
+#[cfg_attr(not(test), kernel::macros::kunit_tests(zernel_policy_deadline_credit))]
 mod tests {
     use super::*;
 

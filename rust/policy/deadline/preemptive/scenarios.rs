@@ -31,7 +31,6 @@ mod tests {
     const MS: u64 = 1_000_000;
     const NOW: Ns = Ns(MS);
     const NOWHERE: Place = Place(Line::ROOM);
-    
 
     /// A request of a TSG and user that waits; deadlines are in ms.
     fn waiting(line: &mut Line, tsg: u64, user: u32, deadline: u64) -> Place {

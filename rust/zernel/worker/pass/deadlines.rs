@@ -39,7 +39,9 @@ impl Pass {
             _ => {}
         }
         match (self.rotate_turns(), held) {
-            (rotation::Next::At(at), rotation::Next::At(other)) => rotation::Next::At(at.min(other)),
+            (rotation::Next::At(at), rotation::Next::At(other)) => {
+                rotation::Next::At(at.min(other))
+            }
             (rotation::Next::Idle, held) => held,
             (next, _) => next,
         }

@@ -235,7 +235,8 @@ fn deadlines(text: &str) -> Result<Deadlines> {
 }
 
 fn order(text: &str) -> Result<Order> {
-    Order::named(text).with_context(|| format!("there is no order {text}; name fifo, edf or edf-preemptive"))
+    Order::named(text)
+        .with_context(|| format!("there is no order {text}; name fifo, edf or edf-preemptive"))
 }
 
 fn slices(text: &str) -> Result<SlicePolicy> {
