@@ -10,6 +10,7 @@
 //! freed or looked up under them.
 
 pub(crate) mod boost;
+pub(crate) mod claims;
 pub(crate) mod device;
 pub(crate) mod group;
 mod holds;

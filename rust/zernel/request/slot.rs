@@ -320,6 +320,9 @@ impl Slot {
             self.apply(&mut guard, now, &actions);
         }
         guard.follow();
+        if ask.slo > Ns::ZERO {
+            self.claim(&guard, name.1);
+        }
         if ordered || guard.turn.is_some() {
             self.take_turn(guard, name.1);
         }

@@ -24,10 +24,20 @@ use crate::{
             Member, //
         },
     },
+    tuned, //
 };
 use kernel::sync::Arc;
 
 impl Slot {
+    /// A request with a deadline has begun.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn claim(&self, state: &State, user: Uid) {
+        if let (true, Some(group)) = (tuned::slack_is_followed(), &state.group) {
+            group.claim(user);
+        }
+    }
+
     /// Makes room for what is learned from features of its key, one of this user's. Returns whether there
     /// is some.
     #[cold]
@@ -63,6 +73,13 @@ impl Member for Slot {
         self.apply(&mut state, now, &actions);
         state.catch_up();
         self.release(state);
+    }
+
+    fn deadline(&self) -> Option<Ns> {
+        let mut state = self.lock();
+        // A request that is over is to be counted by now.
+        state.catch_up();
+        state.requests.open_deadline(&self.observe())
     }
 }
 

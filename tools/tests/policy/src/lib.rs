@@ -48,6 +48,8 @@ mod requests;
 #[cfg(test)]
 mod rotation_properties;
 #[cfg(test)]
+mod slack_properties;
+#[cfg(test)]
 mod slices_properties;
 #[cfg(test)]
 mod tasks;
