@@ -6,7 +6,8 @@ use crate::{
         new_driven,
         Driven,
         Expired,
-        Timed, //
+        Timed,
+        NO_RESTART, //
     },
     policy::units::{
         Ms,
@@ -107,6 +108,11 @@ struct Queued {
     queue: &'static Atomic<usize>,
     #[pin]
     alarm: Driven<Alarm>,
+    /// Kicks it a little later, from any context.
+    #[pin]
+    soon: Opaque<bindings::hrtimer>,
+    /// `soon` is armed.
+    is_soon: Atomic<bool>,
     /// See [`Worker::set_delay`].
     delay_ms: Atomic<u32>,
 }
@@ -128,12 +134,38 @@ impl Timed for Alarm {
     }
 }
 
-// SAFETY: The workqueue synchronises its own state.
+// SAFETY: The workqueue and the timer core synchronise their own state.
 unsafe impl Send for Queued {}
 // SAFETY: As above.
 unsafe impl Sync for Queued {}
 
 impl Queued {
+    /// # Safety
+    ///
+    /// Called by the timer core with the timer of a live [`Queued`].
+    unsafe extern "C" fn came(timer: *mut bindings::hrtimer) -> bindings::hrtimer_restart {
+        // SAFETY: By the caller; the timer is cancelled before its owner goes.
+        let queued = unsafe { &*kernel::container_of!(Opaque::cast_from(timer), Self, soon) };
+        queued.is_soon.store(false, Relaxed);
+        queued.kick_after(0);
+        NO_RESTART
+    }
+
+    fn kick_soon(&self, delay: Ns) {
+        if self.is_soon.xchg(true, Relaxed) {
+            return;
+        }
+        // SAFETY: Initialised in `new`. The core takes its own locks, which are raw.
+        unsafe {
+            bindings::hrtimer_start_range_ns(
+                self.soon.get(),
+                i64::try_from(delay.0).unwrap_or(i64::MAX),
+                0,
+                bindings::hrtimer_mode_HRTIMER_MODE_REL_HARD,
+            )
+        };
+    }
+
     fn kick_now(&self) {
         let queue = self.queue.load(Acquire) as *mut bindings::workqueue_struct;
         if queue.is_null() {
@@ -204,6 +236,19 @@ impl<J: Job> Worker<J> {
             }),
             queue,
             alarm <- new_driven!(Ended(false), c"zernel_alarm", Ok(Alarm)),
+            soon <- Opaque::ffi_init(|timer: *mut bindings::hrtimer| {
+                // SAFETY: `timer` is valid for writes and pinned. A hard timer: it is armed where
+                // nothing may sleep, and does no more than queue work.
+                unsafe {
+                    bindings::hrtimer_setup(
+                        timer,
+                        Some(Queued::came),
+                        bindings::CLOCK_MONOTONIC as i32,
+                        bindings::hrtimer_mode_HRTIMER_MODE_REL_HARD,
+                    )
+                }
+            }),
+            is_soon: Atomic::new(false),
             delay_ms: Atomic::new(0),
         });
         try_pin_init!(Self {
@@ -243,6 +288,12 @@ impl<J: Job + ?Sized> Worker<J> {
         self.queued.kick_after(ms);
     }
 
+    /// Runs the job after this delay at the latest, for who has no time to wake a thread. In any
+    /// context.
+    pub(crate) fn kick_soon(&self, delay: Ns) {
+        self.queued.kick_soon(delay);
+    }
+
     /// Runs the job at this time on `CLOCK_MONOTONIC`, instead of the one that was asked for last.
     pub(crate) fn kick_at(&self, at: Ns) {
         let mut alarm = self.queued.alarm.lock();
@@ -269,6 +320,10 @@ impl<J: Job + ?Sized> Worker<J> {
         unsafe { bindings::disable_delayed_work_sync(self.queued.work.get()) };
         self.queued.alarm.lock().0 = true;
         self.queued.alarm.disarm();
+        // SAFETY: As above. One that is armed after this finds the work disabled, and the last end
+        // comes when nobody else has the worker.
+        unsafe { bindings::hrtimer_cancel(self.queued.soon.get()) };
+        self.queued.is_soon.store(false, Relaxed);
     }
 }
 
@@ -353,6 +408,7 @@ mod tests {
 
     fn kick_from_everywhere(worker: &Arc<Worker<Busy>>) {
         worker.kick_at(Ns(now_ns()));
+        worker.kick_soon(Ns(20_000));
         worker.kick_after(0);
         worker.kick();
         worker.kick_now();
@@ -377,6 +433,46 @@ mod tests {
         kick_from_everywhere(&worker);
         sleep_ms(20);
         assert_eq!(worker.runs.load(Relaxed), runs);
+        Ok(())
+    }
+
+    /// Counts its runs.
+    struct Calm {
+        runs: Atomic<u32>,
+    }
+
+    impl Job for Calm {
+        fn run(worker: &Worker<Self>) {
+            worker.runs.fetch_add(1, Relaxed);
+        }
+    }
+
+    #[test]
+    fn a_kick_that_can_wait_comes_once_and_not_after_the_end() -> Result {
+        let calm = Calm {
+            runs: Atomic::new(0),
+        };
+        let worker = Arc::pin_init(Worker::new(calm), GFP_KERNEL)?;
+        for round in 1..=3 {
+            worker.kick_soon(Ns(1_000));
+            let mut waited = 0;
+            while worker.runs.load(Relaxed) < round && waited < 10_000 {
+                sleep_ms(1);
+                waited += 1;
+            }
+            assert_eq!(worker.runs.load(Relaxed), round);
+        }
+        // Those that follow join the first, which comes in an hour.
+        worker.kick_soon(Ns(3_600_000_000_000));
+        for _ in 0..5 {
+            worker.kick_soon(Ns(1_000));
+        }
+        sleep_ms(20);
+        assert_eq!(worker.runs.load(Relaxed), 3);
+        worker.end();
+        worker.kick_soon(Ns(1_000));
+        sleep_ms(20);
+        assert_eq!(worker.runs.load(Relaxed), 3);
         Ok(())
     }
 

@@ -24,12 +24,16 @@ use kernel::{
     types::Opaque, //
 };
 
+/// The answer of a callback whose timer does not expire again by itself.
 #[cfg(not(zernel_linux_7_2))]
-const NO_RESTART: bindings::hrtimer_restart = bindings::hrtimer_restart::HRTIMER_NORESTART;
+pub(crate) const NO_RESTART: bindings::hrtimer_restart =
+    bindings::hrtimer_restart::HRTIMER_NORESTART;
 #[cfg(not(zernel_linux_7_2))]
 const RESTART: bindings::hrtimer_restart = bindings::hrtimer_restart::HRTIMER_RESTART;
+/// The answer of a callback whose timer does not expire again by itself.
 #[cfg(zernel_linux_7_2)]
-const NO_RESTART: bindings::hrtimer_restart = bindings::hrtimer_restart_HRTIMER_NORESTART;
+pub(crate) const NO_RESTART: bindings::hrtimer_restart =
+    bindings::hrtimer_restart_HRTIMER_NORESTART;
 #[cfg(zernel_linux_7_2)]
 const RESTART: bindings::hrtimer_restart = bindings::hrtimer_restart_HRTIMER_RESTART;
 

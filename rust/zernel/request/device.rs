@@ -227,6 +227,14 @@ impl Device {
         Ns(self.trigger.load(Relaxed))
     }
 
+    /// True if TSGs above best-effort have something to run, or the last request begun there takes the GPU
+    /// at this time, with a hand-over at most.
+    pub(crate) fn is_lc_near(&self, now: Ns) -> bool {
+        let since = now.0.checked_sub(self.announced().0);
+        let takes = || since.is_some_and(|since| since < self.switch_cost(Phase::HandingOver).0);
+        self.is_lc_busy() || takes()
+    }
+
     /// A TSG has got its engine. In any context. Returns whether it is time to count.
     pub(crate) fn started(&self, start: Start) -> bool {
         let start = start.since_trigger(self.announced());

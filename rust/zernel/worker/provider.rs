@@ -75,6 +75,11 @@ use kernel::{
 /// Calls answered `EAGAIN` in a row before a leaving provider's TSGs are given up: about 2 s.
 const PATIENCE: u32 = 11;
 
+/// A report that comes while latency-critical work has the GPU, or is about to, is looked at so much later:
+/// to wake the worker takes some microseconds of the interrupt that wakes a client, or of the time in which
+/// that client says that its data is ready.
+const SOON: Ns = Ns(50_000);
+
 static LAST_ID: Atomic<u64> = Atomic::new(0);
 
 /// A registered provider.
@@ -242,8 +247,11 @@ impl Reports for Provider {
     fn activity(&self, gpu: gpu::Handle, tsg: Option<u64>) {
         let listeners = self.listeners.lock();
         if let Some(listener) = listeners.iter().find(|listener| listener.gpu == gpu) {
-            if listener.worker.report(tsg) {
-                listener.worker.kick();
+            let worker = &listener.worker;
+            match worker.report(tsg) {
+                true if listener.requests.is_lc_near(Ns(now_ns())) => worker.kick_soon(SOON),
+                true => worker.kick(),
+                false => {}
             }
         }
     }

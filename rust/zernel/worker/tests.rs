@@ -180,6 +180,7 @@ mod cases {
             calls += usize::from(device.started(Start::default()));
         }
         worker.kick();
+        worker.kick_soon(Ns(1_000));
         // Debug kernels tell, and fail the suite, where one of them might have slept.
         drop(held);
         assert!(calls == 1 && !Walk::new(Looker::Turns).is_over(&activity));
