@@ -414,3 +414,72 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
         event
     }
 }
+
+#[cfg(any(test, zernel_kunit))]
+#[cfg_attr(not(test), kernel::macros::kunit_tests(zernel_model_run))]
+mod tests {
+    use crate::model::{
+        error::Error,
+        fixture::{
+            gpu,
+            order,
+            tsg,
+            Log,
+            Words, //
+        },
+        measures::{
+            Ns,
+            Permille, //
+        },
+        work::{
+            Condition,
+            Expect,
+            Work, //
+        }, //
+    };
+
+    const BUDGET: u32 = 10_000;
+
+    #[test]
+    fn words_with_a_doorbell_are_looked_at_apart() -> Result<(), Error> {
+        let (words, mut log) = (Words::default(), Log::default());
+        let mut gpu = gpu(Ns(0))?;
+        let a = tsg(&mut gpu, 1, &words, &mut log)?;
+        let expect = |word, value, rung| Expect {
+            word,
+            value,
+            condition: Condition::AtLeast,
+            rung,
+        };
+        let hold = Work::Hold {
+            expect: expect(1, 1, true),
+            bound: Ns(100_000),
+            demand: Permille(10),
+        };
+        let waits = [
+            order(1, Work::Wait(expect(0, 1, true))),
+            order(2, Work::Wait(expect(0, 2, true))),
+            order(3, hold),
+            order(4, Work::Wait(expect(0, 3, false))),
+        ];
+        gpu.submit(Ns(0), a, 0, &waits, &mut log)?;
+        assert!(!gpu.watching() && gpu.watching_rung());
+        words.set(0, 1);
+        assert!(gpu.poll(Ns(100), BUDGET, &mut log));
+        assert_eq!(log.end(1), None);
+        assert!(gpu.poll_rung(Ns(200), BUDGET, &mut log));
+        assert_eq!(log.end(1), Some(Ns(200)));
+        words.set(0, 2);
+        gpu.doorbell(Ns(300), a, &mut log)?;
+        assert_eq!(log.end(2), Some(Ns(300)));
+        // It spins.
+        assert!(!gpu.watching() && gpu.watching_rung());
+        words.set(1, 1);
+        assert!(gpu.poll(Ns(400), BUDGET, &mut log));
+        assert_eq!(log.end(3), None);
+        assert!(gpu.poll_rung(Ns(500), BUDGET, &mut log));
+        assert_eq!(log.end(3), Some(Ns(500)));
+        assert!(gpu.watching() && !gpu.watching_rung());
+        Ok(())
+    }
+}

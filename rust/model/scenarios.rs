@@ -278,47 +278,6 @@ mod tests {
     }
 
     #[test]
-    fn words_with_a_doorbell_are_looked_at_apart() -> Result<(), Error> {
-        let (words, mut log) = (Words::default(), Log::default());
-        let mut gpu = gpu(Ns(0))?;
-        let a = tsg(&mut gpu, 1, &words, &mut log)?;
-        let rung = |word, value| Expect {
-            rung: true,
-            ..expect(word, value)
-        };
-        let hold = Work::Hold {
-            expect: rung(1, 1),
-            bound: Ns(100_000),
-            demand: Permille(10),
-        };
-        let waits = [
-            order(1, Work::Wait(rung(0, 1))),
-            order(2, Work::Wait(rung(0, 2))),
-            order(3, hold),
-            order(4, Work::Wait(expect(0, 3))),
-        ];
-        gpu.submit(Ns(0), a, 0, &waits, &mut log)?;
-        assert!(!gpu.watching() && gpu.watching_rung());
-        words.set(0, 1);
-        assert!(gpu.poll(Ns(100), BUDGET, &mut log));
-        assert_eq!(log.end(1), None);
-        assert!(gpu.poll_rung(Ns(200), BUDGET, &mut log));
-        assert_eq!(log.end(1), Some(Ns(200)));
-        words.set(0, 2);
-        gpu.doorbell(Ns(300), a, &mut log)?;
-        assert_eq!(log.end(2), Some(Ns(300)));
-        // It spins.
-        assert!(!gpu.watching() && gpu.watching_rung());
-        words.set(1, 1);
-        assert!(gpu.poll(Ns(400), BUDGET, &mut log));
-        assert_eq!(log.end(3), None);
-        assert!(gpu.poll_rung(Ns(500), BUDGET, &mut log));
-        assert_eq!(log.end(3), Some(Ns(500)));
-        assert!(gpu.watching() && !gpu.watching_rung());
-        Ok(())
-    }
-
-    #[test]
     fn a_hold_keeps_the_engine_until_the_word_changes_or_its_bound() -> Result<(), Error> {
         let (words, mut log) = (Words::default(), Log::default());
         let mut gpu = gpu(Ns(0))?;
