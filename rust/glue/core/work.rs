@@ -21,6 +21,7 @@ use kernel::{
         atomic::{
             ordering::{
                 Acquire,
+                Full,
                 Relaxed,
                 Release, //
             },
@@ -146,13 +147,14 @@ impl Queued {
     unsafe extern "C" fn came(timer: *mut bindings::hrtimer) -> bindings::hrtimer_restart {
         // SAFETY: By the caller; the timer is cancelled before its owner goes.
         let queued = unsafe { &*kernel::container_of!(Opaque::cast_from(timer), Self, soon) };
-        queued.is_soon.store(false, Relaxed);
+        // Fully ordered, as is the change below: a run that follows sees what those left who joined.
+        queued.is_soon.xchg(false, Full);
         queued.kick_after(0);
         NO_RESTART
     }
 
     fn kick_soon(&self, delay: Ns) {
-        if self.is_soon.xchg(true, Relaxed) {
+        if self.is_soon.xchg(true, Full) {
             return;
         }
         // SAFETY: Initialised in `new`. The core takes its own locks, which are raw.
