@@ -271,11 +271,27 @@ fn reasons_of_a_slice() -> Outcome {
         check_eq!(told(&lab, &target)?, (us, source, why), "{name} {value}");
     }
     // On a copy engine nothing of the process counts.
-    let (_copy, tsg) = lab.context(&ContextSpec::copy("copy"))?;
+    tune("max_timeslice_us", 5_000_000)?;
+    let (copy, tsg) = lab.context(&ContextSpec::copy("copy"))?;
+    let told = || -> Result<_> {
+        let class = lab.zernel.class(&Target::Tsg(tsg.id))?;
+        Ok((class.level.value, class.level.why, class.timeslice_us.value))
+    };
     lab.zernel.set_class(&Target::CurrentProcess, level(3))?;
-    let class = lab.zernel.class(&Target::Tsg(tsg.id))?;
-    check_eq!((class.level.value, class.level.why), (None, Why::ENGINE));
-    Ok(())
+    lab.wait_slice(&copy, DRIVER_SLICE)?;
+    check_eq!(told()?, (None, Why::ENGINE, 0));
+    // Where that is tuned, it does, with short slices.
+    tune("copy_timeslice_us", 10)?;
+    lab.wait_slice(&copy, 1_000)?;
+    check_eq!(told()?, (Some(level(3)), Why::NONE, 1_000));
+    lab.zernel.set_class(&Target::CurrentProcess, Level::BE)?;
+    for us in [10, 37] {
+        tune("copy_timeslice_us", us)?;
+        lab.wait_slice(&copy, us)?;
+        check_eq!(told()?, (Some(Level::BE), Why::NONE, us));
+    }
+    tune("copy_timeslice_us", 0)?;
+    lab.wait_slice(&copy, DRIVER_SLICE)
 }
 
 /// The assignments that a user sees, by id.
