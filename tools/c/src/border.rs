@@ -147,7 +147,7 @@ impl<T: Sized32> Place<T> {
 unsafe fn handle<'a>(runtime: *mut abi::zernel_runtime) -> Result<&'a Handle, Fault> {
     // SAFETY: By the caller.
     let handle = unsafe { runtime.cast::<Handle>().as_ref() };
-    handle.ok_or_else(|| Fault::Argument("the runtime is a null pointer"))
+    handle.ok_or(Fault::Argument("the runtime is a null pointer"))
 }
 
 /// True for a request that does nothing. Programs without zernel have no others.

@@ -296,7 +296,7 @@ mod tests {
         assert!(text.contains("950.2 us"), "{text}");
         assert!(text.contains("21.0 ms"), "{text}");
         assert_eq!(line("latency_p99 ").as_deref(), Some("-"));
-        assert_eq!(text.lines().count(), 34);
+        assert_eq!(text.lines().count(), 37);
     }
 
     #[test]

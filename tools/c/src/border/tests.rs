@@ -247,7 +247,7 @@ fn an_inert_runtime_takes_everything() {
         assert_eq!((stats.begun, stats.size), (0, STATS as u32));
         zernel_detach(runtime);
     }
-    assert_eq!(zernel_version(), 3);
+    assert_eq!(zernel_version(), 4);
 }
 
 #[test]
