@@ -179,6 +179,12 @@ void graph_bad_input()
 		CHECK(std::memcmp(&counters, &before, sizeof(before)) == 0);
 		CHECK(std::memcmp(&told, &stats, sizeof(stats)) == 0);
 	};
+	expect("a promise to a graph", EINVAL, "ZERNEL_BAD_ARGUMENT", [&] {
+		Spec spec = now();
+		spec.slo = 9s;
+		spec.admit = 1s;
+		moved.begin(spec);
+	});
 	row("record outside a capture", EALREADY, "ZERNEL_NOT_CAPTURING",
 	    [&] { runtime.record(plain.stream); });
 	row("record in a foreign stream", EREMOTE, "ZERNEL_FOREIGN_STREAM",

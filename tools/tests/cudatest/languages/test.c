@@ -191,6 +191,8 @@ static void admitted(void)
 
 	CHECK(zernel_attach(&required, &runtime) == 0);
 	CHECK(zernel_set_level(runtime, 0) == 0);
+	/* One without a history of bursts. */
+	spec.key = (uint64_t)getpid();
 	spec.slo_ns = 9000000000;
 	CHECK(zernel_begin_admitted(runtime, &spec, 3000000000, &first, &earliest) == 0);
 	CHECK(first != 0 && earliest == 0);
@@ -210,7 +212,7 @@ static void admitted(void)
 	CHECK(zernel_ready(runtime, second) == 0 && zernel_done(runtime, second) == 0);
 	CHECK(stats_of(runtime).done == 2);
 	/* Nothing is known of the burst. */
-	spec.key = 99;
+	spec.key <<= 32;
 	CHECK(zernel_begin_admitted(runtime, &spec, 0, &second, &earliest) == 0);
 	CHECK(second == 0 && earliest == 0 && counters_of(runtime).refused == 3);
 	zernel_detach(runtime);
