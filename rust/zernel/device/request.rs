@@ -71,74 +71,52 @@ pub(super) fn begin(client: &Client, arg: usize, size: usize) -> Result {
         }
     }
     let exact = begin.flags & uapi::ZERNEL_REQUEST_EXACT != 0;
+    let space;
+    let (features, admit) = match begin.options {
+        0 => (None, None),
+        address => {
+            space = options(address, exact)?;
+            (space.features.as_ref(), space.admit)
+        }
+    };
     let answer = abi::Answer::new::<uapi::zernel_request_begin>(arg, size, ANSWER)?;
-    let ask = Begin {
+    let mut ask = Begin {
         exact,
         holder: begin.flags & uapi::ZERNEL_REQUEST_NO_HOLDER == 0,
         gate,
         expected: Ns(begin.expected_ns),
         slo: Ns(begin.slo_ns),
-        features: None,
+        features,
     };
-    match begin.options {
-        0 => carry_out::<false>(client, &mut begin, ask, answer, Ns::ZERO),
-        _ => begin_with_options(client, &mut begin, ask, answer),
-    }
-}
-
-/// The same, of a request that has options.
-#[cold]
-#[inline(never)]
-fn begin_with_options(
-    client: &Client,
-    begin: &mut uapi::zernel_request_begin,
-    ask: Begin<'_>,
-    answer: abi::Answer,
-) -> Result {
-    let options = options(begin.options, ask.exact)?;
-    let ask = Begin {
-        features: options.features.as_ref(),
-        ..ask
-    };
-    let Some(burst) = options.admit else {
-        return carry_out::<false>(client, begin, ask, answer, Ns::ZERO);
-    };
-    if ask.slo == Ns::ZERO {
-        return Err(Failure::NoDeadline.into());
-    }
-    carry_out::<true>(client, begin, ask, answer, burst)
-}
-
-/// Begins a request; with `ADMIT` only if its deadline can be promised. `burst`: its burst, if its key has
-/// no history; 0: not known.
-#[inline(always)]
-fn carry_out<const ADMIT: bool>(
-    client: &Client,
-    begin: &mut uapi::zernel_request_begin,
-    mut ask: Begin<'_>,
-    answer: abi::Answer,
-    burst: Ns,
-) -> Result {
     let (tsg, name) = (tsg::Id(begin.tsg), (begin.key, identity::caller_uid()));
     let (mut is_there, mut is_bound, mut has_room) = (false, false, false);
     let mut slots = client.slots.lock();
     for _ in 0..TRIES {
         let slot = slots.slot(begin.slot)?;
         // Before the request that the slot has is touched: binding ends it, and an error would hide that.
-        if ask.gate && !is_bound && slot.has_failed() {
+        if gate && !is_bound && slot.has_failed() {
             return Err(Failure::GateFailed.errno());
         }
         let tell = |begun: Begun| {
             begin.request = begun.request;
             begin.predicted_ns = begun.predicted.0;
             begin.trigger_at = begun.trigger_at.0;
-            answer.try_write(begin)
+            answer.try_write(&begin)
         };
         // Another user's TSG takes privilege at each call, not only at the first.
         let outcome = match slot.is_foreign() && !identity::caller_is_capable() {
             true => Ok(Outcome::Unbound),
-            false if ADMIT => slot.begin_admitted(tsg, name, &ask, burst, tell),
-            false => slot.begin(tsg, name, &ask, tell),
+            // One call for both, so that all that it does is in line.
+            false => {
+                let seat = match admit {
+                    None => Ok(None),
+                    Some(burst) => slot.admit(tsg, name, &ask, burst)?.map(Some),
+                };
+                match seat {
+                    Ok(seat) => slot.begin(tsg, name, &ask, seat, tell),
+                    Err(outcome) => Ok(outcome),
+                }
+            }
         };
         match outcome? {
             Outcome::Begun => return Ok(()),

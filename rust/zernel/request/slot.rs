@@ -63,7 +63,7 @@ use kernel::{
         Arc, //
     },
 };
-use seat::Seat;
+pub(crate) use seat::Seat;
 pub(crate) use state::Name;
 use state::State;
 
@@ -155,24 +155,12 @@ impl Slot {
         tsg: TsgId,
         name: Name,
         ask: &Begin<'_>,
-        tell: impl FnMut(Begun) -> bool,
-    ) -> Result<Outcome> {
-        self.begin_as::<false>(tsg, name, ask, None, tell)
-    }
-
-    /// The same; with `ADMIT`, of a request that was admitted, and has this seat.
-    #[inline(always)]
-    fn begin_as<const ADMIT: bool>(
-        self: &Arc<Self>,
-        tsg: TsgId,
-        name: Name,
-        ask: &Begin<'_>,
         seat: Option<Seat>,
         mut tell: impl FnMut(Begun) -> bool,
     ) -> Result<Outcome> {
         let settings = tuned::requested();
         let mut choice = ask.choice(&settings);
-        if ADMIT && settings.rule.is_none_or(|rule| rule.order != Order::Edf) {
+        if seat.is_some() && settings.rule.is_none_or(|rule| rule.order != Order::Edf) {
             return Err(Failure::NoOrder.into());
         }
         let mut thought = None;
@@ -195,7 +183,7 @@ impl Slot {
             }
             None => return Ok(Outcome::Unbound),
         };
-        if ADMIT && level.is_none_or(|level| level == Level::BE) {
+        if seat.is_some() && level.is_none_or(|level| level == Level::BE) {
             return Err(Failure::NoLevel.into());
         }
         let now = Ns(now_ns());

@@ -7,7 +7,6 @@
 use super::{
     begin::{
         Begin,
-        Begun,
         Outcome, //
     },
     seat::Seat,
@@ -134,35 +133,37 @@ impl State {
 }
 
 impl Slot {
-    /// As [`Self::begin`], of a request whose deadline is to be promised; `burst`: its burst, if its key
-    /// has no history; 0: not known.
+    /// A place for a request whose deadline is to be promised, for [`Self::begin`]; `burst`: its burst, if
+    /// its key has no history; 0: not known. The inner error is the outcome of that begin.
     ///
     /// # Errors
     ///
-    /// Also [`Failure::NoOrder`], [`Failure::NoLevel`], [`Failure::NoBurst`], [`Failure::OverQuota`],
+    /// [`Failure::NoDeadline`], [`Failure::NoOrder`], [`Failure::NoLevel`], [`Failure::NoBurst`], [`Failure::OverQuota`],
     /// [`Failure::NoPlace`]; nothing has changed then, as with [`Outcome::Late`].
     #[cold]
     #[inline(never)]
-    pub(crate) fn begin_admitted(
-        self: &Arc<Self>,
+    pub(crate) fn admit(
+        &self,
         tsg: TsgId,
         name: Name,
         ask: &Begin<'_>,
         burst: Ns,
-        tell: impl FnMut(Begun) -> bool,
-    ) -> Result<Outcome> {
+    ) -> Result<Result<Seat, Outcome>> {
+        if ask.slo == Ns::ZERO {
+            return Err(Failure::NoDeadline.into());
+        }
         let mut choice = ask.choice(&tuned::requested());
         let mut thought = None;
         if let Some(features) = ask.features {
             choice = choice.of_features();
             match self.think(tsg, name, ask, features, choice)? {
                 Ok(predicted) => thought = Some(predicted),
-                Err(outcome) => return Ok(outcome),
+                Err(outcome) => return Ok(Err(outcome)),
             }
         }
         let mut state = self.lock();
         let Some(group) = state.bound(tsg, name) else {
-            return Ok(Outcome::Unbound);
+            return Ok(Err(Outcome::Unbound));
         };
         group.check(ask.holder)?;
         if let Some(early) = tuned::shared_early() {
@@ -189,13 +190,12 @@ impl Slot {
             Err(Refused::Late(earliest)) => {
                 self.lock().promise(level, Promise::Refused);
                 let slo = earliest.map(|at| at.saturating_sub(question.now));
-                return Ok(Outcome::Late(slo.unwrap_or_default()));
+                return Ok(Err(Outcome::Late(slo.unwrap_or_default())));
             }
         };
-        let seat = Seat {
+        Ok(Ok(Seat {
             gpu: question.gpu,
             place: Some(place),
-        };
-        self.begin_as::<true>(tsg, name, ask, Some(seat), tell)
+        }))
     }
 }

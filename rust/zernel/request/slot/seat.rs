@@ -8,7 +8,7 @@ use crate::{
 use kernel::sync::Arc;
 
 /// A place of a request that is to begin. Dropped without locks.
-pub(super) struct Seat {
+pub(crate) struct Seat {
     pub(super) gpu: Arc<Device>,
     /// `None`: the slot has it.
     pub(super) place: Option<Place>,
