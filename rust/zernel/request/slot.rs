@@ -145,11 +145,13 @@ impl Slot {
     }
 
     /// A request for this TSG, under this key of a user, begins; the one before it is over. `tell`
-    /// is called with the slot locked, and says whether the process knows now.
+    /// is called with the slot locked, and says whether the process knows now. `seat`: the place of one
+    /// that was admitted ([`Self::admit`]).
     ///
     /// # Errors
     ///
-    /// As [`Group::check`](super::group::Group::check); nothing has changed then.
+    /// As [`Group::check`](super::group::Group::check), and with a seat [`Failure::NoOrder`] and
+    /// [`Failure::NoLevel`]; nothing has changed then.
     pub(crate) fn begin(
         self: &Arc<Self>,
         tsg: TsgId,
