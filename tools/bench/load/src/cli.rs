@@ -204,9 +204,10 @@ struct SuiteArgs {
 
 #[derive(Debug, ClapArgs)]
 struct PageArgs {
-    /// Folder with the results of `suite`.
+    /// Folder with the results of `suite`, or of replays of policies.
     dir: PathBuf,
-    /// Fail unless each run agrees with its replay (replay), and reaches its goals (goals).
+    /// Fail unless each run agrees with its replay (replay), and reaches its goals (goals), and each
+    /// policy its own in the replay (policies).
     #[arg(long, value_enum, value_delimiter = ',', num_args = 0..=1, require_equals = true,
           default_missing_value = "replay,goals", value_name = "CHECKS")]
     check: Vec<page::Check>,
@@ -415,7 +416,7 @@ fn page(args: &PageArgs) -> Result<()> {
     }
     for verdict in &written.verdicts {
         let is_asked = match &args.check[..] {
-            [] => verdict.check == page::Check::Goals,
+            [] => verdict.check != page::Check::Replay,
             asked => asked.contains(&verdict.check),
         };
         if !is_asked {

@@ -81,6 +81,10 @@ struct SweepArgs {
     /// Name of a built-in workload, or path of a YAML file; the default depends on the parameter.
     #[arg(long, value_name = "FILE", value_parser = workload_name)]
     workload: Option<String>,
+    /// Latency-critical clients of the workload of deadlines and sharing, 16 without it.
+    #[arg(long, value_name = "N", conflicts_with = "workload",
+          value_parser = clap::value_parser!(u16).range(2..=16))]
+    clients: Option<u16>,
     /// Policies to compare, separated by commas; the default depends on the parameter.
     #[arg(long, value_enum, value_delimiter = ',')]
     policy: Vec<Name>,
@@ -445,9 +449,15 @@ fn sweep(args: &SweepArgs) -> Result<()> {
     args.common.check()?;
     let kind = args.kind;
     let setting = args.common.setting(kind.preset());
+    ensure!(
+        args.clients.is_none() || kind.counts_clients(),
+        "--clients is for the sweeps deadlines and sharing: the workloads of others have their clients"
+    );
     let workload = match &args.workload {
         Some(name) => args.common.load(name)?,
-        None => args.common.lasting(kind.workload())?,
+        None => args
+            .common
+            .lasting(kind.workload(args.clients.map(usize::from)))?,
     };
     kind.accepts(&workload)?;
     let policies = match args.policy.is_empty() {

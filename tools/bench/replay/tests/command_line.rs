@@ -325,13 +325,44 @@ fn a_file_that_is_no_workload_points_to_this_programs_help() {
 #[test]
 fn every_sweep_has_a_table_and_a_plot() {
     let dir = tempfile::tempdir().expect("a temporary folder");
-    for kind in ["prep", "rate", "be-rate", "be-load", "error", "frontier"] {
+    for kind in [
+        "prep",
+        "rate",
+        "be-rate",
+        "be-load",
+        "error",
+        "frontier",
+        "deadlines",
+        "target",
+        "features",
+        "sharing",
+    ] {
         let path = dir.path().to_str().expect("its path is text");
         replay(&["sweep", kind, "--seconds", "1", "--plots", path])
             .assert()
             .code(0)
             .stdout(predicate::str::contains(format!("{kind}.svg")));
     }
+}
+
+#[test]
+fn clients_are_for_sweeps_that_count_them() {
+    for kind in ["deadlines", "sharing"] {
+        replay(&["sweep", kind, "--clients", "2", "--seconds", "1"])
+            .assert()
+            .code(0);
+        replay(&["sweep", kind, "--clients", "17"]).assert().code(2);
+    }
+    replay(&["sweep", "rate", "--clients", "2"])
+        .assert()
+        .code(1)
+        .stderr(predicate::str::contains(
+            "for the sweeps deadlines and sharing",
+        ));
+    replay(&["sweep", "deadlines", "--workload", "A"])
+        .assert()
+        .code(1)
+        .stderr(predicate::str::contains("do not arrive at random"));
 }
 
 #[test]

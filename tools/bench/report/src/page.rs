@@ -5,6 +5,7 @@ mod charts;
 mod explain;
 mod html;
 mod line;
+mod policies;
 mod systems;
 mod verdict;
 
@@ -91,10 +92,13 @@ pub struct Written {
     pub verdicts: Vec<Verdict>,
 }
 
-/// Writes `bench.html` and `bench.json` to the folder that a suite was written to.
+/// Writes `bench.html` and `bench.json` to the folder that a suite was written to, or sweeps of policies.
 pub fn write(dir: &Path) -> Result<Written> {
-    let all = suite::load(dir)?;
     let replays = Replays::load(dir)?;
+    let all = match replays.has_objectives() && !dir.join(suite::FILE).exists() {
+        true => Vec::new(),
+        false => suite::load(dir)?,
+    };
     let lines = line::lines(&all, &replays, &Explanations::load()?);
     let costs = costs(dir)?;
     let trainings = training::load(dir)?;
@@ -102,6 +106,8 @@ pub fn write(dir: &Path) -> Result<Written> {
     let mut verdicts = verdict::goals(&all, &replays);
     verdicts.extend(trainings.iter().flat_map(verdict::of_training));
     verdicts.extend(beside_queues.iter().flat_map(verdict::of_queues));
+    verdicts.extend(policies::verdicts(&replays));
+    verdicts.extend(costs.as_ref().and_then(verdict::begin));
     verdicts.extend(lines.iter().filter_map(agreement));
     let html = dir.join("bench.html");
     let page = html::Content {
@@ -275,6 +281,9 @@ fn shown<'a>(lines: &[&'a Line], replays: &Replays) -> Vec<Shown<'a>> {
 
 /// The table for a terminal.
 fn table(lines: &[Line], replays: &Replays) -> String {
+    if lines.is_empty() {
+        return String::new();
+    }
     let mut table = Table::new(head(), BEFORE..BEFORE + COLUMNS);
     let mut section = None;
     let lines: Vec<&Line> = lines.iter().collect();
@@ -341,6 +350,26 @@ mod tests {
             "lc": {"mean_ns": 2_000_000.0}, "be_rate": 1.0, "cells": ["3.000"],
         }]});
         fs::write(dir.path().join("replay-x.json"), replay.to_string()).unwrap();
+        let features = |policy: &str, late: f64, held: f64| {
+            json!({
+                "workload": "F-linear", "policy": policy, "deployment": "per-client",
+                "parameter": late, "lc": {"mean_ns": 1.0}, "be_rate": 0.0, "held_percent": held,
+            })
+        };
+        let sweep = json!({
+            "sweep": "features", "plots": ["<svg id='features'></svg>"],
+            "rows": [
+                features("zernel", 6.0, 88.88),
+                features("zernel features", 6.0, 66.66),
+                features("zernel features", 12.0, 77.77),
+            ],
+        });
+        fs::write(dir.path().join("replay-f.json"), sweep.to_string()).unwrap();
+        let costs = json!({"calls": [
+            {"name": "getpid", "median_ns": 100, "max_ns": 100},
+            {"name": "REQUEST_BEGIN", "median_ns": 1600, "max_ns": 1700},
+        ]});
+        fs::write(dir.path().join(COSTS), costs.to_string()).unwrap();
         let training = testdata::training(training::Plan::FIXED);
         training::save(&[training], &dir.path().join(training::FILE)).unwrap();
         queues::save(&[testdata::queues(1)], dir.path()).unwrap();
@@ -353,10 +382,12 @@ mod tests {
                 .collect::<Vec<_>>()
         };
         assert_eq!(of(Check::Replay), [true, false]);
-        // C's added latency, C's throughput, and the tail of J-step.
-        assert_eq!(of(Check::Goals)[..3], [false; 3]);
-        // The training loop, and the one beside queues.
-        assert_eq!(of(Check::Goals)[3..], [true; 6]);
+        // C's added latency and its tail, C's throughput, and the tail of J-step.
+        assert_eq!(of(Check::Goals)[..4], [false; 4]);
+        // The training loop, the one beside queues, and the begin.
+        assert_eq!(of(Check::Goals)[4..], [true; 7]);
+        // A quarter less is held, and not two fifths.
+        assert_eq!(of(Check::Policies), [false]);
         assert!(
             written.table.contains("A training loop"),
             "{}",
@@ -368,6 +399,14 @@ mod tests {
         for text in [&page, &written.table] {
             assert_eq!(text.matches("bound (replay)").count(), 1);
             assert!(text.contains("-7.5"));
+        }
+        // At the usual ratio of costs alone.
+        for (text, is_there) in [
+            ("<svg id='features'>", true),
+            ("66.66", true),
+            ("77.77", false),
+        ] {
+            assert_eq!(page.contains(text), is_there, "{text}");
         }
         for outside in ["src=", "href=", "@import", "url("] {
             assert!(!page.contains(outside), "{outside}");

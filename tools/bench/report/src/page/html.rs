@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::line::{Figure, Line, Replays, AGREE_WITHIN, EXPLAINED_FROM};
 use super::verdict::{Check, Verdict};
-use super::{charts, head, name, shown, systems, BEFORE, SECTIONS};
+use super::{charts, head, name, policies, shown, systems, BEFORE, SECTIONS};
 use crate::figures::COLUMNS;
 use crate::outcome::Mode;
 use crate::plots;
@@ -42,6 +42,7 @@ impl Content<'_> {
         for (section, heading, about) in SECTIONS {
             sections.extend(self.section(section, heading, about)?);
         }
+        sections.extend(policies::sections(self.replays));
         sections.extend(self.queues());
         sections.extend(self.systems());
         sections.extend(self.trainings()?);
@@ -178,18 +179,18 @@ struct Page {
 
 /// A heading and what belongs to it.
 #[derive(Default)]
-struct Section {
+pub(super) struct Section {
     heading: String,
     about: String,
     /// As SVG.
-    plots: Vec<String>,
-    tables: Vec<Table>,
+    pub(super) plots: Vec<String>,
+    pub(super) tables: Vec<Table>,
     deviations: Vec<Deviation>,
     note: Option<String>,
 }
 
 impl Section {
-    fn new(heading: &str, about: &str) -> Self {
+    pub(super) fn new(heading: &str, about: &str) -> Self {
         Self {
             heading: heading.to_owned(),
             about: about.to_owned(),
@@ -207,27 +208,30 @@ struct Deviation {
 /// A table.
 #[derive(Default, Template)]
 #[template(path = "table.html")]
-struct Table {
-    title: Option<String>,
-    head: Vec<Cell>,
-    rows: Vec<Row>,
+pub(super) struct Table {
+    pub(super) title: Option<String>,
+    pub(super) head: Vec<Cell>,
+    pub(super) rows: Vec<Row>,
 }
 
 /// A row, and the classes that its style follows.
-struct Row {
-    class: String,
-    cells: Vec<Cell>,
+pub(super) struct Row {
+    pub(super) class: String,
+    pub(super) cells: Vec<Cell>,
 }
 
 /// A cell; text is at the left, figures are at the right.
-struct Cell {
+pub(super) struct Cell {
     text: String,
     is_text: bool,
 }
 
 impl Row {
     /// Of these cells, of which those in `figures` are numbers.
-    fn new<T: ToString>(cells: impl IntoIterator<Item = T>, figures: &Range<usize>) -> Self {
+    pub(super) fn new<T: ToString>(
+        cells: impl IntoIterator<Item = T>,
+        figures: &Range<usize>,
+    ) -> Self {
         let cell = |(at, text): (usize, T)| Cell {
             text: text.to_string(),
             is_text: !figures.contains(&at),
@@ -240,7 +244,7 @@ impl Row {
 }
 
 fn goals(verdicts: &[Verdict]) -> Option<Table> {
-    let goals = verdicts.iter().filter(|one| one.check == Check::Goals);
+    let goals = verdicts.iter().filter(|one| one.check != Check::Replay);
     let rows = goals.map(|one| {
         let (class, word) = match one.good {
             true => ("good", "shown"),

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use zernel_workload::{Deployment, Published};
 
 use super::explain::Explanations;
+use super::policies;
 use crate::outcome::Mode;
 use crate::recovery::Recovery;
 use crate::suite::{Done, Section};
@@ -117,6 +118,12 @@ pub struct ReplayRow {
     pub held_percent: f64,
     /// Best-effort requests per second.
     pub be_rate: f64,
+    /// Time that best-effort TSGs had the GPU for, in percent.
+    #[serde(default)]
+    pub be_percent: f64,
+    /// Requests that missed their deadline, if there are some.
+    #[serde(default)]
+    pub missed: Option<Missed>,
     /// Recovery from a change of the preparation.
     #[serde(default)]
     pub recovery: Option<Recovery>,
@@ -133,6 +140,17 @@ pub struct ReplaySummary {
     /// 99th percentile, in nanoseconds.
     #[serde(default)]
     pub p99_ns: f64,
+}
+
+/// The requests that missed their deadline, as far as they are used.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+pub struct Missed {
+    /// Their share of those that were served, in percent.
+    pub percent: f64,
+    /// Requests that were refused, in percent of those that asked.
+    pub refused_percent: f64,
+    /// The 99th percentile of the time after the deadline, in nanoseconds.
+    pub late_p99_ns: f64,
 }
 
 /// A file of the replay.
@@ -153,6 +171,18 @@ pub struct Replays {
     rows: Vec<ReplayRow>,
     frontiers: Vec<ReplayRow>,
     plots: Vec<String>,
+    objectives: Vec<Objective>,
+}
+
+/// A sweep of policies beside their references.
+#[derive(Debug)]
+pub struct Objective {
+    /// Its name.
+    pub sweep: String,
+    /// Its runs.
+    pub rows: Vec<ReplayRow>,
+    /// Its plots, as SVG.
+    pub plots: Vec<String>,
 }
 
 impl Replays {
@@ -176,9 +206,16 @@ impl Replays {
                 let file: ReplayFile = serde_json::from_str(&text).with_context(|| {
                     format!("{} is not a result of replay run --json", path.display())
                 })?;
-                match file.sweep.as_deref() {
+                match file.sweep {
                     None => all.rows.extend(file.rows),
-                    Some("frontier") => all.frontiers.extend(file.rows),
+                    Some(sweep) if sweep == "frontier" => all.frontiers.extend(file.rows),
+                    Some(sweep) if policies::SWEEPS.contains(&sweep.as_str()) => {
+                        all.objectives.push(Objective {
+                            sweep,
+                            rows: file.rows,
+                            plots: file.plots,
+                        });
+                    }
                     Some(_) => all.plots.extend(file.plots),
                 }
             }
@@ -186,9 +223,19 @@ impl Replays {
         Ok(all)
     }
 
-    /// Plots of sweeps, as SVG.
+    /// Plots of sweeps beside queueing theory, as SVG.
     pub fn plots(&self) -> &[String] {
         &self.plots
+    }
+
+    /// True if there is such a sweep.
+    pub fn has_objectives(&self) -> bool {
+        !self.objectives.is_empty()
+    }
+
+    /// The sweeps of this name of policies beside their references.
+    pub fn objectives<'a>(&'a self, sweep: &'a str) -> impl Iterator<Item = &'a Objective> {
+        self.objectives.iter().filter(move |one| one.sweep == sweep)
     }
 
     /// The runs of a policy in a sweep of the frontier of a workload.

@@ -2,6 +2,7 @@
 //! The goals of the suite, and whether it reaches them.
 
 use serde::Serialize;
+use serde_json::Value;
 use zernel_workload::{Deployment, Role, Workload};
 
 use super::line::{ReplayRow, Replays};
@@ -21,6 +22,8 @@ pub enum Check {
     Replay,
     /// zernel reaches its goal.
     Goals,
+    /// A policy reaches its goal in the replay.
+    Policies,
 }
 
 /// A verdict.
@@ -50,6 +53,12 @@ const BE_SINGLE_PERCENT: f64 = 2.0;
 const IDEAL_PERCENT: f64 = 95.0;
 /// Most that a share may deviate from that of its weight, in percent of that.
 const SHARE_PERCENT: f64 = 2.0;
+/// Most that zernel may add through the kernel: mean, 99th and 99.9th percentile, in µs.
+const TAIL_US: [f64; 3] = [4.0, 12.0, 20.0];
+/// The workloads for which that holds.
+const TAIL_IN: [&str; 3] = ["A", "B1", "C"];
+/// Most instructions that a begin of a request may take over getpid.
+const BEGIN: f64 = 1_500.0;
 /// Where preparations vary: most that p99 may be, in µs, and the GPU idle, in percent.
 const JITTER: (f64, f64) = (60.0, 2.0);
 
@@ -106,6 +115,9 @@ fn of_part(done: &Done) -> Vec<Verdict> {
             if ADDED_IN.contains(&name.as_str()) {
                 verdicts.extend(added(name, zernel));
             }
+            if TAIL_IN.contains(&name.as_str()) {
+                verdicts.extend(tail(name, zernel));
+            }
             verdicts.extend(gpreempt.and_then(|other| be(name, zernel, other)));
             verdicts
         }
@@ -160,6 +172,37 @@ fn added(name: &str, row: &Row) -> Option<Verdict> {
         ),
         mean <= ADDED_US.0 && p99 <= ADDED_US.1,
         format!("{mean:.1} µs, p99 {p99:.1} µs"),
+    ))
+}
+
+fn tail(name: &str, zernel: &Row) -> Option<Verdict> {
+    let (mean, [_, p99, p999, _]) = (zernel.lc_added_us?, zernel.lc_added_at_us?);
+    let found = [mean, p99, p999];
+    Some(goal(
+        format!(
+            "{name}: the tail, zernel adds at most {} µs, p99 {} µs, p99.9 {} µs",
+            TAIL_US[0], TAIL_US[1], TAIL_US[2]
+        ),
+        found
+            .iter()
+            .zip(TAIL_US)
+            .all(|(&found, most)| found <= most),
+        format!("{mean:.1} µs, p99 {p99:.1} µs, p99.9 {p999:.1} µs"),
+    ))
+}
+
+/// The bound of a begin, from the costs of calls.
+pub fn begin(costs: &Value) -> Option<Verdict> {
+    let calls = costs["calls"].as_array()?;
+    let median = |name: &str| {
+        let of = calls.iter().find(|one| one["name"] == name)?;
+        of["median_ns"].as_f64()
+    };
+    let found = median("REQUEST_BEGIN")? - median("getpid")?;
+    Some(goal(
+        format!("REQUEST_BEGIN: at most {BEGIN} instructions over getpid"),
+        found <= BEGIN,
+        format!("{found}"),
     ))
 }
 
