@@ -5,6 +5,7 @@
 mod bound;
 mod cli;
 mod deadlines;
+mod edf;
 mod machine;
 mod policies;
 // Not everything that the kernel modules use is used here.

@@ -4,6 +4,7 @@
 mod arrivals;
 mod frontier;
 mod load;
+mod objectives;
 
 use anyhow::{Context, Result};
 use rayon::prelude::*;
@@ -15,6 +16,7 @@ pub(crate) use self::arrivals::at_random;
 use self::arrivals::loaded;
 pub(crate) use self::load::Load;
 use crate::bound::{Priorities, Queue};
+use crate::deadlines::Deadlines;
 use crate::model::measures::Us;
 use crate::model::preset::Preset;
 use crate::policies::{Name, Options};
@@ -55,6 +57,8 @@ pub(crate) struct Ran {
     pub(crate) row: Row,
     /// Distribution of its latency-critical latencies.
     pub(crate) distribution: Vec<(f64, f64)>,
+    /// The deadlines of its clients.
+    pub(crate) deadlines: Deadlines,
 }
 
 /// Makes all runs, as many at a time as there are processors; the results are in order, and the
@@ -86,6 +90,7 @@ fn one(job: &Job, setting: Setting) -> Result<Vec<Ran>> {
                     ..Row::new(&job.workload, job.parameter, &outcome, &alone)
                 },
                 distribution: distribution(&latencies, POINTS),
+                deadlines: options.zernel.deadlines,
             })
         })
         .collect()
@@ -108,6 +113,12 @@ pub(crate) enum Kind {
     BeRate,
     /// The same from none to more than there is time for: the response of latency-critical ones.
     BeLoad,
+    /// The load by latency-critical requests with deadlines, 30 to 95 %: those that miss them.
+    Deadlines,
+    /// The target of slices that follow the latency.
+    Target,
+    /// The cost of being early against being late, with prediction from features and without.
+    Features,
 }
 
 impl Kind {
@@ -120,6 +131,9 @@ impl Kind {
             Self::Frontier => "frontier",
             Self::BeRate => "be-rate",
             Self::BeLoad => "be-load",
+            Self::Deadlines => "deadlines",
+            Self::Target => "target",
+            Self::Features => "features",
         }
     }
 
@@ -131,6 +145,9 @@ impl Kind {
             Self::Frontier => "J-uniform",
             Self::BeRate => "E",
             Self::BeLoad => return Load::workload(),
+            Self::Deadlines => return objectives::workload(),
+            Self::Target => "C",
+            Self::Features => "F-linear",
         };
         Workload::built_in(name).expect("each is built in, as every sweep is tested")
     }
@@ -164,6 +181,8 @@ impl Kind {
             Self::Error => &[Name::Oracle, Name::Bound],
             Self::Frontier => &[Name::Gpreempt, Name::Zernel, Name::Oracle, Name::Bound],
             Self::BeLoad => &Load::POLICIES,
+            Self::Deadlines | Self::Target => &[Name::Default, Name::Zernel],
+            Self::Features => &[Name::Zernel, Name::Oracle, Name::Bound],
         }
     }
 
@@ -176,6 +195,9 @@ impl Kind {
             Self::Frontier => "late : early\nor lead µs",
             Self::BeRate => "BE rate\n%",
             Self::BeLoad => "BE\narrive/s",
+            Self::Deadlines => "load\n%",
+            Self::Target => "target\nµs",
+            Self::Features => "late\n: early",
         }
     }
 
@@ -184,7 +206,14 @@ impl Kind {
         let shares = match self {
             Self::Rate => false,
             Self::BeRate | Self::BeLoad => true,
-            Self::Prep | Self::Error | Self::Frontier => return Ok(()),
+            Self::Prep | Self::Error | Self::Frontier | Self::Target | Self::Features => {
+                return Ok(())
+            }
+            Self::Deadlines => {
+                return objectives::check(workload).with_context(|| {
+                    format!("sweep {} of workload {}", self.name(), workload.name)
+                })
+            }
         };
         arrivals::check(workload, shares)
             .with_context(|| format!("sweep {} of workload {}", self.name(), workload.name))
@@ -257,6 +286,9 @@ impl Kind {
                 })
                 .collect(),
             Self::Frontier => frontier::jobs(workload, policies, options),
+            Self::Deadlines | Self::Target | Self::Features => {
+                objectives::jobs(self, workload, policies, options)
+            }
         }
     }
 
@@ -346,6 +378,9 @@ impl Kind {
                     .concat()
                 },
             },
+            Self::Deadlines | Self::Target | Self::Features => {
+                objectives::chart(self, all, workload, setting)
+            }
             Self::Frontier => Chart {
                 title: title("Waiting for the GPU against keeping it idle"),
                 x: Axis::linear("GPU held for data, %"),

@@ -325,7 +325,17 @@ fn a_file_that_is_no_workload_points_to_this_programs_help() {
 #[test]
 fn every_sweep_has_a_table_and_a_plot() {
     let dir = tempfile::tempdir().expect("a temporary folder");
-    for kind in ["prep", "rate", "be-rate", "be-load", "error", "frontier"] {
+    for kind in [
+        "prep",
+        "rate",
+        "be-rate",
+        "be-load",
+        "error",
+        "frontier",
+        "deadlines",
+        "target",
+        "features",
+    ] {
         let path = dir.path().to_str().expect("its path is text");
         replay(&["sweep", kind, "--seconds", "1", "--plots", path])
             .assert()

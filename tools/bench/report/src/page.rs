@@ -341,6 +341,17 @@ mod tests {
             "lc": {"mean_ns": 2_000_000.0}, "be_rate": 1.0, "cells": ["3.000"],
         }]});
         fs::write(dir.path().join("replay-x.json"), replay.to_string()).unwrap();
+        let features = |late: f64, cell: &str| {
+            json!({
+                "workload": "F-linear", "policy": "zernel features", "deployment": "per-client",
+                "parameter": late, "lc": {"mean_ns": 1.0}, "be_rate": 0.0, "cells": [cell],
+            })
+        };
+        let sweep = json!({
+            "sweep": "features", "plots": ["<svg id='features'></svg>"],
+            "rows": [features(6.0, "66.66"), features(12.0, "77.77")],
+        });
+        fs::write(dir.path().join("replay-f.json"), sweep.to_string()).unwrap();
         let training = testdata::training(training::Plan::FIXED);
         training::save(&[training], &dir.path().join(training::FILE)).unwrap();
         queues::save(&[testdata::queues(1)], dir.path()).unwrap();
@@ -368,6 +379,14 @@ mod tests {
         for text in [&page, &written.table] {
             assert_eq!(text.matches("bound (replay)").count(), 1);
             assert!(text.contains("-7.5"));
+        }
+        // At the usual ratio of costs alone.
+        for (text, is_there) in [
+            ("<svg id='features'>", true),
+            ("66.66", true),
+            ("77.77", false),
+        ] {
+            assert_eq!(page.contains(text), is_there, "{text}");
         }
         for outside in ["src=", "href=", "@import", "url("] {
             assert!(!page.contains(outside), "{outside}");

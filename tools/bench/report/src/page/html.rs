@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::line::{Figure, Line, Replays, AGREE_WITHIN, EXPLAINED_FROM};
 use super::verdict::{Check, Verdict};
 use super::{charts, head, name, shown, systems, BEFORE, SECTIONS};
-use crate::figures::COLUMNS;
+use crate::figures::{COLUMNS, HEAD};
 use crate::outcome::Mode;
 use crate::plots;
 use crate::queues::{self, Compared, Way};
@@ -42,6 +42,7 @@ impl Content<'_> {
         for (section, heading, about) in SECTIONS {
             sections.extend(self.section(section, heading, about)?);
         }
+        sections.extend(self.objectives());
         sections.extend(self.queues());
         sections.extend(self.systems());
         sections.extend(self.trainings()?);
@@ -99,6 +100,46 @@ impl Content<'_> {
                  of 100 µs, 100 s). The M/G/1 curve with preemption leaves out switches and slices, \
                  the one without (Cobham 1954) takes BE requests for uninterruptible; the published \
                  formula of W_LC is not known here and not drawn.",
+            )
+        })
+    }
+
+    fn objectives(&self) -> Option<Section> {
+        let figures = 2..2 + COLUMNS;
+        let row = |row: &super::line::ReplayRow| {
+            let mut cells = vec![row.workload.clone(), row.policy.clone()];
+            cells.extend(row.cells.iter().cloned());
+            cells.resize(2 + COLUMNS, "-".to_owned());
+            Row {
+                class: match row.policy.starts_with("zernel features") {
+                    true => "zernel".to_owned(),
+                    false => String::new(),
+                },
+                ..Row::new(cells, &figures)
+            }
+        };
+        let rows: Vec<Row> = self.replays.features().map(row).collect();
+        let table = Table {
+            title: Some("Preparations that features explain, early : late 1:6".to_owned()),
+            head: Row::new(["workload", "policy"].into_iter().chain(HEAD), &figures).cells,
+            rows,
+        };
+        let plots = self.replays.objectives();
+        (!plots.is_empty()).then(|| Section {
+            plots: plots.to_vec(),
+            tables: match table.rows.is_empty() {
+                true => Vec::new(),
+                false => vec![table],
+            },
+            ..Section::new(
+                "Policies for an objective: the replay beside the default and a reference",
+                "Deadlines: eight LC clients with deadlines of 6, 15, 40 and 120 ms from the begin, \
+                 beside BE. fifo is the default order, with and without slices that follow the slack; \
+                 by level gives later deadlines a lower level; edf orders triggers. The bound is \
+                 preemptive EDF that pays no switch and has the GPU to itself (Horn 1974). Target: \
+                 slices below LC follow its p99 (slice_policy pid); on the dashed line it is the \
+                 target. Features: the same costs of early and late, with the quantile of the key \
+                 alone and with features; further down and left is better.",
             )
         })
     }

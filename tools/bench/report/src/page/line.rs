@@ -152,7 +152,9 @@ struct ReplayFile {
 pub struct Replays {
     rows: Vec<ReplayRow>,
     frontiers: Vec<ReplayRow>,
+    features: Vec<ReplayRow>,
     plots: Vec<String>,
+    objectives: Vec<String>,
 }
 
 impl Replays {
@@ -179,6 +181,11 @@ impl Replays {
                 match file.sweep.as_deref() {
                     None => all.rows.extend(file.rows),
                     Some("frontier") => all.frontiers.extend(file.rows),
+                    Some("features") => {
+                        all.features.extend(file.rows);
+                        all.objectives.extend(file.plots);
+                    }
+                    Some("deadlines" | "target") => all.objectives.extend(file.plots),
                     Some(_) => all.plots.extend(file.plots),
                 }
             }
@@ -186,9 +193,20 @@ impl Replays {
         Ok(all)
     }
 
-    /// Plots of sweeps, as SVG.
+    /// Plots of sweeps beside queueing theory, as SVG.
     pub fn plots(&self) -> &[String] {
         &self.plots
+    }
+
+    /// Plots of policies beside the default and the reference of each, as SVG.
+    pub fn objectives(&self) -> &[String] {
+        &self.objectives
+    }
+
+    /// The runs with and without prediction from features, at the usual ratio of costs.
+    pub fn features(&self) -> impl Iterator<Item = &ReplayRow> {
+        let is_usual = |row: &&ReplayRow| row.parameter.is_none_or(|late| late == 6.0);
+        self.features.iter().filter(is_usual)
     }
 
     /// The runs of a policy in a sweep of the frontier of a workload.

@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Sweeps of zernel's policies against the default and against the reference of each: deadlines, a
+//! target, features.
+
+use anyhow::{ensure, Result};
+use zernel_report::chart::{Axis, Chart, Mark, Series};
+use zernel_report::palette;
+use zernel_workload::{Arrival, Role, Workload};
+
+use super::{Job, Kind, Ran};
+use crate::deadlines::Deadlines;
+use crate::edf;
+use crate::model::measures::Us;
+use crate::policies::{Name, Options};
+use crate::policy::deadline::Order;
+use crate::policy::predict::Kind as Predictor;
+use crate::policy::slices::Policy as Slices;
+use crate::world::Setting;
+
+/// Loads of [`Kind::Deadlines`] by latency-critical requests, in percent.
+const LOADS: [f64; 7] = [30.0, 40.0, 50.0, 60.0, 70.0, 85.0, 95.0];
+
+/// Targets of [`Kind::Target`], in microseconds.
+const TARGETS_US: [u32; 8] = [2_600, 2_800, 3_000, 3_500, 4_000, 4_500, 5_000, 6_000];
+
+/// Costs of being late against being early of [`Kind::Features`].
+const LATE_COSTS: [u32; 9] = [1, 2, 3, 6, 12, 24, 49, 99, 199];
+
+/// Deadlines from the begin, of the clients in turn.
+const DEADLINES: &str = "6000,15000,40000,120000";
+
+/// Eight clients with the bursts of Documentation/deadlines.rst, each of which makes up an eighth of the
+/// time of the GPU.
+const WORKLOAD: &str = "
+name: deadlines
+about: eight LC clients with bursts of 0.8 to 3 ms at random beside two BE clients
+seconds: 60
+clients:
+  - {role: lc, network: {name: a, service_us: 800, kernels: 4}, arrival: {poisson: 156.25}, prepare_us: 200}
+  - {role: lc, network: {name: b, service_us: 2000, kernels: 4}, arrival: {poisson: 62.5}, prepare_us: 200}
+  - {role: lc, network: {name: c, service_us: 1200, kernels: 4}, arrival: {poisson: 104.16667}, prepare_us: 200}
+  - {role: lc, network: {name: d, service_us: 3000, kernels: 4}, arrival: {poisson: 41.66667}, prepare_us: 200}
+  - {role: lc, network: {name: e, service_us: 800, kernels: 4}, arrival: {poisson: 156.25}, prepare_us: 200}
+  - {role: lc, network: {name: f, service_us: 2000, kernels: 4}, arrival: {poisson: 62.5}, prepare_us: 200}
+  - {role: lc, network: {name: g, service_us: 1200, kernels: 4}, arrival: {poisson: 104.16667}, prepare_us: 200}
+  - {role: lc, network: {name: h, service_us: 3000, kernels: 4}, arrival: {poisson: 41.66667}, prepare_us: 200}
+  - {role: be, network: resnet152, arrival: closed}
+  - {role: be, network: resnet152, arrival: closed}
+";
+
+/// The workload of [`Kind::Deadlines`].
+pub(super) fn workload() -> Workload {
+    Workload::from_yaml(WORKLOAD).expect("it is read in a test")
+}
+
+/// Checks that the load of a workload can be changed.
+pub(super) fn check(workload: &Workload) -> Result<()> {
+    for one in workload.clients.iter().filter(|one| one.role == Role::Lc) {
+        ensure!(
+            matches!(one.arrival, Arrival::Poisson(_)),
+            "{} is a latency-critical client whose requests do not arrive at random; this sweep takes \
+             {{poisson: …}}",
+            one.network.name()
+        );
+    }
+    Ok(())
+}
+
+/// The runs of a sweep.
+pub(super) fn jobs(
+    kind: Kind,
+    workload: &Workload,
+    policies: &[Name],
+    options: Options,
+) -> Vec<Job> {
+    let job = |parameter, policies: Vec<(Name, Options)>| Job {
+        parameter,
+        workload: workload.clone(),
+        policies,
+    };
+    match kind {
+        Kind::Deadlines => {
+            let mut options = options;
+            if options.zernel.deadlines.is_empty() {
+                options.zernel.deadlines = told();
+            }
+            let of = |load: f64| Job {
+                workload: loaded(workload, load),
+                ..job(Some(load), variants(policies, options))
+            };
+            LOADS.into_iter().map(of).collect()
+        }
+        Kind::Target => {
+            let mut fixed = Vec::new();
+            let mut steps = Vec::new();
+            for &policy in policies {
+                fixed.push((policy, options));
+                if policy == Name::Zernel {
+                    let mut slices = options;
+                    slices.zernel.rotate = false;
+                    fixed.push((policy, slices));
+                    slices.zernel.slices = Slices::Pid;
+                    steps.extend(TARGETS_US.map(|target| {
+                        slices.zernel.target = Us(target);
+                        job(Some(f64::from(target)), vec![(policy, slices)])
+                    }));
+                }
+            }
+            steps.push(job(None, fixed));
+            steps
+        }
+        _ => {
+            let (zernel, others): (Vec<Name>, Vec<Name>) = policies
+                .iter()
+                .copied()
+                .partition(|&policy| policy == Name::Zernel);
+            let mut all: Vec<Job> = Vec::new();
+            for late in LATE_COSTS {
+                let with = |predictor| {
+                    let mut options = options;
+                    options.zernel.late = late;
+                    options.zernel.kind = predictor;
+                    options
+                };
+                let kinds = [Predictor::Quantile, Predictor::Features];
+                let each = zernel
+                    .iter()
+                    .flat_map(|&policy| kinds.map(|predictor| (policy, with(predictor))));
+                all.push(job(Some(f64::from(late)), each.collect()));
+            }
+            let others = others.into_iter().map(|policy| (policy, options));
+            all.push(job(None, others.collect()));
+            all.retain(|job| !job.policies.is_empty());
+            all
+        }
+    }
+}
+
+fn told() -> Deadlines {
+    Deadlines::parse(DEADLINES).expect("it is read in a test")
+}
+
+/// The workload with a share of its latency-critical rates, which are those of the whole time.
+fn loaded(workload: &Workload, percent: f64) -> Workload {
+    let mut changed = workload.clone();
+    for one in &mut changed.clients {
+        if let (Role::Lc, Arrival::Poisson(rate)) = (one.role, &mut one.arrival) {
+            *rate *= percent / 100.0;
+        }
+    }
+    changed
+}
+
+/// zernel in each way that it has for deadlines; the others as they are.
+fn variants(policies: &[Name], options: Options) -> Vec<(Name, Options)> {
+    let mut all = Vec::new();
+    for &policy in policies {
+        all.push((policy, options));
+        if policy == Name::Zernel {
+            let mut more = [options; 4];
+            more[0].zernel.by_level = true;
+            more[1].zernel.by_level = true;
+            more[1].zernel.slices = Slices::Exponential;
+            more[2].zernel.slices = Slices::Slack;
+            more[3].zernel.rule.order = Order::Edf;
+            all.extend(more.map(|options| (policy, options)));
+        }
+    }
+    all
+}
+
+/// The plot of a sweep.
+pub(super) fn chart(kind: Kind, all: &[Ran], workload: &Workload, setting: &Setting) -> Chart {
+    let parameter = |ran: &Ran| ran.row.parameter;
+    let of = &workload.name;
+    match kind {
+        Kind::Deadlines => Chart {
+            title: format!("Requests that miss their deadline · workload {of}"),
+            x: Axis::linear("load by LC requests, % of the GPU"),
+            y: Axis::linear("missed, %"),
+            series: {
+                let missed = |ran: &Ran| Some(ran.row.missed?.percent);
+                let mut series = by_label(all, parameter, missed);
+                let deadlines = all.first().map_or(Deadlines::NONE, |ran| ran.deadlines);
+                let points = LOADS.into_iter().filter_map(|load| {
+                    let missed = edf::missed(&loaded(workload, load), deadlines, setting.seed);
+                    Some((load, missed.ok()?))
+                });
+                series.push(reference(
+                    "bound: EDF, preemption for nothing, LC alone",
+                    points.collect(),
+                ));
+                series
+            },
+        },
+        Kind::Target => Chart {
+            title: format!("p99 of LC latency against its target · workload {of}"),
+            x: Axis::linear("target, ms"),
+            y: Axis::logarithmic("p99 of the LC latency, ms", 0.1),
+            series: {
+                let x = |ran: &Ran| Some(parameter(ran)? / 1e3);
+                let y = |ran: &Ran| Some(ran.row.lc.p99_ns as f64 / 1e6);
+                let mut series = by_label(all, x, y);
+                let ends = [TARGETS_US[0], TARGETS_US[TARGETS_US.len() - 1]];
+                let ends = ends.map(|us| f64::from(us) / 1e3);
+                let fixed = all.iter().filter(|ran| parameter(ran).is_none());
+                for (at, ran) in fixed.enumerate() {
+                    series.push(Series {
+                        label: ran.row.policy.clone(),
+                        colour: colour(&ran.row.policy, at),
+                        points: ends.iter().filter_map(|&x| Some((x, y(ran)?))).collect(),
+                        mark: Mark::Curve,
+                    });
+                }
+                let points = ends.iter().map(|&x| (x, x)).collect();
+                series.push(reference("the target", points));
+                series
+            },
+        },
+        _ => Chart {
+            title: format!("Prediction from features against the key alone · workload {of}"),
+            x: Axis::linear("GPU held for data, %"),
+            y: Axis::linear("p99 of the added latency, µs"),
+            series: by_label(
+                all,
+                |ran| Some(ran.row.held_percent),
+                |ran| Some(ran.row.lc_added.p99_ns as f64 / 1e3),
+            ),
+        },
+    }
+}
+
+fn reference(label: &str, points: Vec<(f64, f64)>) -> Series {
+    Series {
+        label: label.to_owned(),
+        colour: palette::INK,
+        points,
+        mark: Mark::Dashed,
+    }
+}
+
+/// The runs of each policy, its parameters included.
+fn by_label(
+    all: &[Ran],
+    x: impl Fn(&Ran) -> Option<f64>,
+    y: impl Fn(&Ran) -> Option<f64>,
+) -> Vec<Series> {
+    let mut series: Vec<Series> = Vec::new();
+    for ran in all {
+        let Some(point) = x(ran).zip(y(ran)) else {
+            continue;
+        };
+        let label = label(&ran.row.policy);
+        match series.iter_mut().find(|one| one.label == label) {
+            Some(one) => one.points.push(point),
+            None => series.push(Series {
+                colour: colour(&label, series.len()),
+                label,
+                points: vec![point],
+                mark: Mark::Line,
+            }),
+        }
+    }
+    series
+}
+
+/// The policy without the ratio of its costs, which is the parameter.
+fn label(policy: &str) -> String {
+    let words = policy.split(' ').filter(|word| !word.contains(':'));
+    words.collect::<Vec<_>>().join(" ")
+}
+
+/// The colour of a policy: those of zernel with other parameters have others.
+fn colour(label: &str, at: usize) -> plotters::style::RGBColor {
+    const MORE: [plotters::style::RGBColor; 5] = [
+        palette::SKY,
+        palette::ORANGE,
+        palette::GREEN,
+        palette::PURPLE,
+        palette::BROWN,
+    ];
+    match label.split_once(' ') {
+        None => palette::of_policy(label),
+        Some(_) => MORE[at % MORE.len()],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_whole_load_is_the_time_of_the_gpu() {
+        let workload = workload();
+        let lc = workload.clients.iter().filter(|one| one.role == Role::Lc);
+        let load: f64 = lc
+            .filter_map(|one| {
+                let rate = one.arrival.rate(workload.duration())?;
+                Some(rate * one.network.service().as_secs_f64())
+            })
+            .sum();
+        assert!((load - 1.0).abs() < 1e-3, "{load}");
+        assert!(!told().is_empty());
+        assert!(check(&workload).is_ok());
+        assert!(check(&Workload::built_in("A").unwrap()).is_err());
+    }
+
+    #[test]
+    fn costs_are_no_part_of_a_label() {
+        assert_eq!(label("zernel features 1:99"), "zernel features");
+        assert_eq!(label("zernel by level"), "zernel by level");
+    }
+}
