@@ -200,6 +200,13 @@ impl Slot {
             && !self.number.is_some_and(is_done)
     }
 
+    /// The deadline of its request, if that has one and is neither over nor done as far as the words
+    /// tell.
+    fn open_deadline(&self, seen: &Observed) -> Option<Ns> {
+        self.active().filter(|number| !number.is(seen.done))?;
+        self.plan.slo.map(|slo| self.begin.saturating_add(slo))
+    }
+
     /// A request begins. The one before it is over: done if it was ready.
     #[allow(dead_code, reason = "the tests on the host ask")]
     pub(crate) fn begin(&mut self, now: Ns, seen: &Observed, plan: Plan) -> (Number, Actions) {

@@ -2,6 +2,7 @@
 //! Slices by level: the policies that say how long a TSG of each level may run at a time.
 
 pub(crate) mod pid;
+pub(crate) mod slack;
 
 use super::{
     level::{
@@ -24,6 +25,8 @@ pub(crate) enum Policy {
     Exponential,
     /// Those of the levels below one with a target follow the latency of that one.
     Pid,
+    /// Those of the table; that of a TSG with deadlines follows the time that it can spare.
+    Slack,
 }
 
 /// The slices of [`Policy::Exponential`], the most urgent level first; those of the other levels are
@@ -39,7 +42,7 @@ const EXPONENTIAL: [Us; 6] = [
 
 impl Policy {
     /// All of them.
-    pub(crate) const ALL: [Self; 3] = [Self::Table, Self::Exponential, Self::Pid];
+    pub(crate) const ALL: [Self; 4] = [Self::Table, Self::Exponential, Self::Pid, Self::Slack];
 
     /// The name of the tunable's value.
     pub(crate) const fn name(self) -> &'static str {
@@ -47,6 +50,7 @@ impl Policy {
             Self::Table => "table",
             Self::Exponential => "exponential",
             Self::Pid => "pid",
+            Self::Slack => "slack",
         }
     }
 
@@ -58,7 +62,7 @@ impl Policy {
     /// The longest slice that it gives a level, whichever is tuned; `None`: those of the table.
     pub(crate) fn longest(self) -> Option<Us> {
         match self {
-            Self::Table | Self::Pid => None,
+            Self::Table | Self::Pid | Self::Slack => None,
             Self::Exponential => EXPONENTIAL.first().copied(),
         }
     }
@@ -66,7 +70,7 @@ impl Policy {
     /// The slices of all levels, where these are tuned; those that follow a measurement come on top.
     pub(crate) fn slices(self, table: &[Us; level::COUNT]) -> [Us; level::COUNT] {
         match self {
-            Self::Table | Self::Pid => *table,
+            Self::Table | Self::Pid | Self::Slack => *table,
             Self::Exponential => {
                 let [.., shortest] = EXPONENTIAL;
                 let [.., be] = *table;

@@ -5,6 +5,7 @@ mod in_force;
 pub(crate) mod phases;
 pub(crate) mod requests;
 pub(crate) mod settings;
+pub(crate) mod slack;
 mod slice;
 pub(crate) mod slices;
 pub(crate) mod turns;

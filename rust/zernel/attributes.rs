@@ -5,6 +5,7 @@
 
 pub(crate) mod nice;
 mod phases;
+mod slack;
 mod slices;
 mod triggers;
 mod turns;
@@ -416,6 +417,7 @@ sysfs::groups! {
     slices::TargetOf<4, true>,
     slices::TargetOf<5, false>,
     slices::TargetOf<5, true>,
+    slack::Of<0>, slack::Of<1>, slack::Of<2>, slack::Of<3>, slack::Of<4>, slack::Of<5>, slack::Of<6>,
     LcGid,
     LcAdmission,
     EventRingSize,

@@ -32,6 +32,7 @@ pub(crate) mod reader;
 pub(crate) mod requests;
 pub(crate) mod schedule;
 pub(crate) mod shares;
+pub(crate) mod slack;
 pub(crate) mod sleep;
 mod states;
 pub(crate) mod step;
@@ -442,7 +443,7 @@ impl Registry {
         }
         let want = self
             .tunables
-            .settings(effective, gpu.conditions())
+            .settings(effective, gpu.conditions().of_tsg(tsg.slice))
             .map(|settings| Want::new(settings, gpu.abilities));
         if tsg.want != want || tsg.failed {
             // A TSG that only waits to be read for the first time has nothing to be replaced.

@@ -11,6 +11,7 @@
 //! features of a key → its history.
 
 pub(crate) mod boost;
+pub(crate) mod claims;
 pub(crate) mod device;
 pub(crate) mod group;
 mod holds;

@@ -51,11 +51,14 @@ static EXCLUDES: Atomic<bool> = Atomic::new(false);
 /// The margin of a key that nothing is known of, in µs.
 static SAFETY_MARGIN: Atomic<u32> = Atomic::new(0);
 
-/// Levels that keep the engine to the end of a burst, a bit each, and [`FOLLOWS`].
+/// Levels that keep the engine to the end of a burst, a bit each, [`FOLLOWS`] and [`SLACK`].
 static SLICES: Atomic<u32> = Atomic::new(0);
 
 /// Slices follow latencies.
 const FOLLOWS: u32 = 1 << 8;
+
+/// Slices follow slacks.
+const SLACK: u32 = 1 << 9;
 
 /// The [`Tuning`] of features.
 static FEATURES: Atomic<u64> = Atomic::new(0);
@@ -118,11 +121,15 @@ pub(crate) fn publish(tunables: &Tunables) {
         Some(_) => FOLLOWS,
         None => 0,
     };
+    let slack = match tunables.slack() {
+        Some(_) => SLACK,
+        None => 0,
+    };
     let kept = match tunables.enabled() {
         true => tunables.slices().kept(),
         false => level::Set::NONE,
     };
-    SLICES.store(u32::from(kept.bits()) | follows, Relaxed);
+    SLICES.store(u32::from(kept.bits()) | follows | slack, Relaxed);
     publish_requests(tunables.requests());
     publish_phases(tunables.phases());
 }
@@ -175,6 +182,11 @@ pub(crate) fn kept_levels() -> level::Set {
 /// True if slices follow latencies.
 pub(crate) fn slices_follow() -> bool {
     SLICES.load(Relaxed) & FOLLOWS != 0
+}
+
+/// True if slices follow slacks.
+pub(crate) fn slack_is_followed() -> bool {
+    SLICES.load(Relaxed) & SLACK != 0
 }
 
 /// The tunables of requests that were published last.

@@ -12,6 +12,7 @@ pub(crate) mod pass;
 pub(crate) mod perform;
 pub(crate) mod provider;
 pub(crate) mod rotation;
+mod slack;
 mod slices;
 #[cfg(zernel_kunit)]
 mod tests;

@@ -90,6 +90,11 @@ impl Succession {
         self.current().is_under_way(seen)
     }
 
+    /// As [`Slot::open_deadline`].
+    pub(crate) fn open_deadline(&self, seen: &Observed) -> Option<Ns> {
+        self.current().open_deadline(seen)
+    }
+
     /// As [`Slot::ordered`].
     pub(crate) fn ordered(&self) -> Option<Number> {
         self.current().ordered()
@@ -338,6 +343,30 @@ mod tests {
         assert!(actions
             .over
             .is_some_and(|over| over.cause == Cause::Superseded));
+    }
+
+    #[test]
+    fn a_request_has_a_deadline_until_it_is_done() {
+        let mut requests = Succession::new();
+        let (none, some) = (Observed::default(), stored(1_300, 1_700));
+        assert_eq!(requests.open_deadline(&none), None);
+        begin(&mut requests, 1_000, &none);
+        assert_eq!(requests.open_deadline(&none), None);
+        let mut actions = Actions::default();
+        let plan = Plan {
+            slo: Some(Ns(500)),
+            ..PLAN
+        };
+        let number = requests.next(&some);
+        requests.begin(number, Ns(2_000), &some, &plan, &mut actions);
+        assert_eq!(requests.open_deadline(&some), Some(Ns(2_500)));
+        let done = Observed {
+            done: number.get(),
+            ..some
+        };
+        assert_eq!(requests.open_deadline(&done), None);
+        assert!(requests.cancel(number, Ns(2_100), &some).is_ok());
+        assert_eq!(requests.open_deadline(&some), None);
     }
 
     #[test]

@@ -13,6 +13,7 @@ use crate::policy::{
             Target,
             Terms, //
         },
+        slack,
         Policy, //
     },
     units::Us, //
@@ -47,6 +48,12 @@ impl Tunables {
             targets,
             table: self.slices_in_force(),
         })
+    }
+
+    /// The terms of slices that follow slacks, if they do.
+    pub(crate) fn slack(&self) -> Option<slack::Terms> {
+        let is_on = self.enabled && self.slices.policy == Policy::Slack;
+        is_on.then_some(self.slices.slack.0)
     }
 
     /// The tunables of slices by level.

@@ -14,7 +14,10 @@ use crate::policy::{
         Interleave,
         Level, //
     },
-    slices::Instead,
+    slices::{
+        Instead,
+        Policy, //
+    },
     units::Us, //
 };
 
@@ -81,6 +84,8 @@ pub(crate) struct Conditions {
     pub(crate) throttled: level::Set,
     /// Slices in place of those of levels.
     pub(crate) instead: Instead,
+    /// The slice of one TSG in place of that of its level, with [`Policy::Slack`].
+    pub(crate) of_tsg: Option<Us>,
 }
 
 impl Conditions {
@@ -93,7 +98,14 @@ impl Conditions {
         turns: false,
         throttled: level::Set::NONE,
         instead: Instead::NONE,
+        of_tsg: None,
     };
+
+    /// The same for a TSG with this slice.
+    #[must_use]
+    pub(crate) fn of_tsg(self, of_tsg: Option<Us>) -> Self {
+        Self { of_tsg, ..self }
+    }
 }
 
 /// The part of the tunables that gives a class its meaning.
@@ -108,6 +120,8 @@ pub(crate) struct Meaning {
     max_timeslice: Us,
     /// The time slice of best-effort TSGs that take turns, if they do.
     turns: Option<Us>,
+    /// TSGs may have slices in place of those of their levels.
+    of_tsgs: bool,
 }
 
 impl Tunables {
@@ -125,6 +139,7 @@ impl Tunables {
                 .discipline()
                 .is_some()
                 .then(|| self.turns.timeslice()),
+            of_tsgs: self.slices().policy() == Policy::Slack,
         }
     }
 
@@ -177,7 +192,11 @@ impl Meaning {
                 let from = Origin::of(Source::Level);
                 let slice = match self.kept_slice(effective) {
                     Some(least) => self.timeslice(level).max(least),
-                    None => on.instead.of(level).unwrap_or(self.timeslice(level)),
+                    None => on
+                        .of_tsg
+                        .filter(|_| self.of_tsgs)
+                        .or(on.instead.of(level))
+                        .unwrap_or(self.timeslice(level)),
                 };
                 (effective.timeslice.decide(slice, from), false)
             }
@@ -326,6 +345,31 @@ mod tests {
             told(Some(Level::LC), given(900), spent),
             (200, Source::Process, Why::THROTTLED)
         );
+    }
+
+    #[test]
+    fn one_tsg_has_another_slice_while_that_is_the_policy() {
+        let mut t = Tunables::new();
+        let on = Conditions::NONE.of_tsg(Some(Us(700)));
+        let three = Level::ALL.get(3).copied();
+        let slice = |t: &Tunables, on| {
+            let settings = three.and_then(|three| t.settings(Effective::of(three), on));
+            settings.map(|s| s.timeslice)
+        };
+        assert_eq!(slice(&t, on), Some(Us(10_000)));
+        let old = t;
+        t.slices_mut().set_policy(Policy::Slack);
+        assert!(t.gives_other_settings(&old));
+        assert_eq!(slice(&t, on), Some(Us(700)));
+        assert_eq!(slice(&t, Conditions::NONE), Some(Us(10_000)));
+        // Its own and a spent budget win.
+        let own = with_slice(three, Own::privileged(Us(900), false));
+        assert_eq!(t.settings(own, on).map(|s| s.timeslice), Some(Us(900)));
+        let mut spent = on;
+        spent.throttled = level::Set::of_bits(1 << 3);
+        assert_eq!(slice(&t, spent), Some(Us(200)));
+        // Without a level there is none.
+        assert!(t.settings(Effective::NONE, on).is_none());
     }
 
     #[test]

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 //! The tunables of slices by level.
 
-use super::Refused;
+use super::{
+    slack::Slack,
+    Refused, //
+};
 use crate::policy::{
     level::{
         self,
@@ -36,6 +39,7 @@ pub(crate) struct Slices {
     pub(super) gains: Gains,
     period: Us,
     pub(super) targets: [Target; level::COUNT],
+    pub(super) slack: Slack,
 }
 
 impl Slices {
@@ -51,7 +55,18 @@ impl Slices {
                 latency: Us(0),
                 quantile: Permille(990),
             }; level::COUNT],
+            slack: Slack::new(),
         }
+    }
+
+    /// The tunables of slices that follow slacks.
+    pub(crate) fn slack(&self) -> &Slack {
+        &self.slack
+    }
+
+    /// Changes [`Self::slack`].
+    pub(crate) fn slack_mut(&mut self) -> &mut Slack {
+        &mut self.slack
     }
 
     /// Control periods: 10 ms, some requests, to 10 s.

@@ -73,10 +73,9 @@ const TRIES: usize = 16;
 ///
 /// # Errors
 ///
-/// `ENODEV` no such GPU or it is closing, `EEXIST` the handle is in use, `ENOSPC`
-/// [`tsg::MAX_PER_GPU`] are there or the user has [`shares::MAX_PER_USER`] of them, `ENOMEM` also
-/// where its process moves from cgroup to cgroup without end; nothing has changed, but that the GPU
-/// knows of the last two.
+/// `ENODEV` no such GPU or it is closing, `EEXIST` the handle is in use, `ENOSPC` there are
+/// [`tsg::MAX_PER_GPU`], or [`shares::MAX_PER_USER`] of the user, `ENOMEM` also where its process
+/// moves between cgroups without end; nothing has changed, but that the GPU knows of the last two.
 pub(crate) fn add_tsg(
     find: impl Fn(&Registry) -> Option<gpu::Id>,
     description: tsg::Description,
@@ -281,6 +280,7 @@ impl Registry {
             cgroup,
             added_ns: now_ns(),
             effective: Effective::NONE,
+            slice: None,
             want: None,
             original: None,
             current: None,

@@ -107,6 +107,8 @@ pub(crate) struct Tsg {
     pub(crate) added_ns: u64,
     /// The class in force.
     pub(crate) effective: Effective,
+    /// Its slice in place of that of its level, while that is the policy.
+    pub(crate) slice: Option<Us>,
     /// The settings that the driver should hold; `None`: those before zernel.
     pub(crate) want: Option<Want>,
     /// The settings before zernel changed them, as far as known.
@@ -269,6 +271,7 @@ impl Tsg {
             traits: self.traits,
             cgroup: self.cgroup,
             effective: self.effective,
+            slice: self.slice,
             original: self.original,
             current: self.current,
             done: self.meter.done,

@@ -47,6 +47,7 @@ use crate::{
             },
             Tunables, //
         },
+        units::Us, //
     },
 };
 use kernel::{
@@ -91,6 +92,7 @@ pub(crate) struct State {
     pub(crate) traits: Traits,
     pub(crate) cgroup: u64,
     pub(crate) effective: Effective,
+    pub(crate) slice: Option<Us>,
     pub(crate) original: Option<Hardware>,
     pub(crate) current: Option<Hardware>,
     pub(crate) done: Done,

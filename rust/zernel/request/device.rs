@@ -2,6 +2,7 @@
 //! The requests of a GPU: when they take it, and the cost of that.
 
 use super::{
+    claims::Claims,
     holds::{
         Hold,
         Holds, //
@@ -90,6 +91,9 @@ pub(crate) struct Device {
     /// Requests whose triggers wait for their turn.
     #[pin]
     pub(super) order: Order,
+    /// TSGs that have requests with deadlines.
+    #[pin]
+    pub(crate) claims: Claims,
     /// Statistics of all requests on it.
     pub(crate) totals: Totals,
     /// Reports of its provider that are not counted yet. They come in any context.
@@ -129,6 +133,7 @@ impl Device {
                 kicks <- Kicks::new(can_kick),
                 sharing: Sharing::new(),
                 order <- order,
+                claims <- Claims::new(),
                 totals,
                 starts <- new_raw_lock!(starts, c"zernel_starts"),
                 switches <- new_irq_lock!(switches, c"zernel_switches"),
@@ -189,6 +194,17 @@ impl Device {
     /// The TSG that is to be served at once, and waits longest.
     pub(crate) fn urgent(&self) -> Option<Urgent> {
         self.kicks.take()
+    }
+
+    /// A request with a deadline began. `is_new`: of a TSG that is not one of [`Self::claims`]. Returns
+    /// whether it is one. With the slot locked.
+    pub(super) fn claim(&self, tsg: TsgId, is_new: bool, user: u32) -> bool {
+        let is_one = !is_new || self.claims.add(tsg, user);
+        if !self.claims.are_watched() {
+            // Where there is no room, for a look at those that need theirs no more.
+            self.wake();
+        }
+        is_one
     }
 
     fn wake(&self) {

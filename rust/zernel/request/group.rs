@@ -9,6 +9,7 @@ use crate::{
     error::Failure,
     glue::{
         errno,
+        identity::Uid,
         memory::account_nowait,
         time::now_ns, //
     },
@@ -17,6 +18,7 @@ use crate::{
         level::Level,
         predict::Costs,
         request::record::Cause,
+        slices::slack::Open,
         units::Ns, //
     },
 };
@@ -52,6 +54,8 @@ pub(crate) struct Group {
     level: Atomic<u32>,
     /// The run list.
     runlist: Atomic<u32>,
+    /// It is one of [`Device::claims`].
+    claims: Atomic<bool>,
     /// The TSG is gone.
     gone: Atomic<bool>,
     /// Slots with requests of the TSG, by address.
@@ -62,6 +66,9 @@ pub(crate) struct Group {
 /// Slots of a TSG that are looked at in one hold of its members.
 const PIECE: usize = 16;
 
+/// Pieces that are looked at for deadlines.
+const PIECES: usize = 4;
+
 /// A slot with requests of a TSG.
 pub(super) trait Member: Send + Sync {
     /// Makes its requests a TSG's. The present one is over. Returns the TSG before.
@@ -70,6 +77,8 @@ pub(super) trait Member: Send + Sync {
     fn end(&self, cause: Cause);
     /// Takes up the stores of the process, and counts them.
     fn poll(&self);
+    /// The deadline of the request that is not over, if it has one.
+    fn deadline(&self) -> Option<Ns>;
 }
 
 /// A place among the members of a group.
@@ -97,6 +106,7 @@ impl Group {
                 stats,
                 level: Atomic::new(number(level)),
                 runlist: Atomic::new(runlist),
+                claims: Atomic::new(false),
                 gone: Atomic::new(false),
                 members <- new_mutex!(RBTree::new(), "zernel_request_group"),
             }),
@@ -243,6 +253,43 @@ impl Group {
                 from = (left == 0).then_some(next);
             }
         }
+    }
+
+    /// A request with a deadline has begun, with its slot locked.
+    pub(super) fn claim(&self, user: Uid) {
+        if self.level().is_none_or(|level| level == Level::BE) {
+            return;
+        }
+        let is_new = !self.claims.load(Relaxed);
+        if self.gpu.claim(self.tsg, is_new, user.0) && is_new {
+            self.claims.store(true, Relaxed);
+        }
+    }
+
+    /// It is none of [`Device::claims`] any more.
+    pub(crate) fn unclaim(&self) {
+        self.claims.store(false, Relaxed);
+    }
+
+    /// The deadlines of its requests that are not over, of some of its slots. Holds the members for a
+    /// few of them at a time.
+    pub(crate) fn open(&self, now: Ns) -> Open {
+        let mut open = Open::NONE;
+        let mut next = 0;
+        for _ in 0..PIECES {
+            let members = self.members.lock();
+            for _ in 0..PIECE {
+                let Some(cursor) = members.cursor_lower_bound(&next) else {
+                    return open;
+                };
+                let (&address, slot) = cursor.current();
+                if let Some(deadline) = slot.deadline() {
+                    open.add(deadline, now);
+                }
+                next = address.saturating_add(1);
+            }
+        }
+        open
     }
 
     /// Ends the requests of a GPU that is suspended or retrying.

@@ -277,6 +277,9 @@ impl Slot {
             self.apply(&mut guard, now, &actions);
         }
         guard.follow();
+        if ask.slo > Ns::ZERO {
+            self.claim(&guard, name.1);
+        }
         match ordered || guard.turn.is_some() {
             true => self.take_turn(guard, name.1, seat),
             false => drop(guard),

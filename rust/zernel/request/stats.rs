@@ -64,6 +64,11 @@ impl Shared {
         self.preemptions.lock().record(time);
     }
 
+    /// Requests that are done.
+    pub(crate) fn done(&self) -> u64 {
+        self.counters.lock().done
+    }
+
     /// Adds everything that was counted of requests to `sum`.
     pub(crate) fn add_to(&self, sum: &mut Counters) {
         sum.merge(&self.counters.lock());

@@ -110,7 +110,7 @@ pub(crate) struct Pass {
     listening: Atomic<bool>,
     /// Looks at the load, for others than requests.
     looks: Looks,
-    /// Slices that follow latencies.
+    /// Slices that follow latencies or slacks.
     slices: Slices,
 }
 
@@ -220,6 +220,7 @@ impl Pass {
         polled: bool,
     ) -> Result<Self> {
         let looks = Looks::new(gpu, handle, ops.clone(), meters)?;
+        let slices = Slices::new(gpu, handle, ops.clone())?;
         let poll = match polled {
             true => Some(KBox::pin_init(
                 new_mutex!(Poll::default(), "zernel_poll"),
@@ -245,7 +246,7 @@ impl Pass {
             activity: KBox::pin_init(Activity::new(), GFP_KERNEL)?,
             listening: Atomic::new(false),
             looks,
-            slices: Slices::new(gpu)?,
+            slices,
         })
     }
 

@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Slices that follow latencies, from the worker of a GPU: carries out decisions of
+//! Slices that follow latencies, or slacks, from the worker of a GPU: carries out decisions of
 //! [`policy::slices`](crate::policy::slices).
 
-use super::follow::Followers;
+use super::{
+    follow::Followers,
+    slack::Slack, //
+};
 use crate::{
-    glue::time::now_ns,
+    glue::{
+        provider::Ops,
+        time::now_ns, //
+    },
     policy::{
         histogram::Latencies,
         level::{
@@ -55,6 +61,16 @@ pub(super) struct Slices {
     is_told: Atomic<bool>,
     /// Slices follow, or did, and some of that is left.
     is_on: Atomic<bool>,
+    gpu: gpu::Id,
+    /// Its number at the provider.
+    handle: gpu::Handle,
+    ops: Arc<Ops>,
+    /// Those of single TSGs.
+    slack: Pin<KBox<Mutex<Slack>>>,
+    /// These follow, or did.
+    slack_is_on: Atomic<bool>,
+    /// It was told that they cannot.
+    slack_is_told: Atomic<bool>,
 }
 
 /// The state of controllers.
@@ -81,7 +97,7 @@ impl Slices {
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(super) fn new(gpu: gpu::Id) -> Result<Self> {
+    pub(super) fn new(gpu: gpu::Id, handle: gpu::Handle, ops: Arc<Ops>) -> Result<Self> {
         let state = State {
             gpu,
             controllers: Controllers::new(),
@@ -96,12 +112,19 @@ impl Slices {
             state: KBox::pin_init(new_mutex!(state, "zernel_slices"), GFP_KERNEL)?,
             is_told: Atomic::new(false),
             is_on: Atomic::new(false),
+            gpu,
+            handle,
+            ops,
+            slack: KBox::pin_init(new_mutex!(Slack::new(), "zernel_slack"), GFP_KERNEL)?,
+            slack_is_on: Atomic::new(false),
+            slack_is_told: Atomic::new(false),
         })
     }
 
     /// Tells of operations that the provider lacks for what is tuned, once for each time that it is.
     /// `has_turns`: there are budgets.
     pub(super) fn tell_missing(&self, gpu: gpu::Id, abilities: Abilities, has_turns: bool) {
+        self.tell_slack(abilities, has_turns);
         if tuned::kept_levels() == level::Set::NONE {
             if self.is_told.load(Relaxed) {
                 self.is_told.store(false, Relaxed);
@@ -127,8 +150,54 @@ impl Slices {
         );
     }
 
-    /// Ends a control period that is over, and brings some TSGs in line. Returns when to come back.
+    /// The same of slices that follow slacks.
+    fn tell_slack(&self, abilities: Abilities, has_turns: bool) {
+        if !tuned::slack_is_followed() {
+            if self.slack_is_told.load(Relaxed) {
+                self.slack_is_told.store(false, Relaxed);
+            }
+            return;
+        }
+        let missing = match (abilities.tsg_load, abilities.turns && !has_turns) {
+            (false, _) => "query_tsg",
+            (true, true) => "an answer to query_tsg",
+            (true, false) => return,
+        };
+        if !self.slack_is_told.xchg(true, Relaxed) {
+            pr_warn!(
+                "GPU {}: its provider lacks {}: with slice_policy slack, TSGs have the slices of the \
+                 table there\n",
+                self.gpu.0,
+                missing
+            );
+        }
+    }
+
+    /// Ends a control period or a quantum that is over, and brings some TSGs in line. Returns when to
+    /// come back.
     pub(super) fn step(&self) -> Option<Ns> {
+        let all = [self.step_levels(), self.step_slack()];
+        all.into_iter().flatten().min()
+    }
+
+    fn step_slack(&self) -> Option<Ns> {
+        let follows = tuned::slack_is_followed();
+        if !follows && !self.slack_is_on.load(Relaxed) {
+            return None;
+        }
+        self.slack_is_on.store(follows, Relaxed);
+        let terms = registry::with(|r| r.tunables().slack());
+        let mut slack = self.slack.lock();
+        match terms.ok().flatten().filter(|_| follows) {
+            Some(terms) => slack.step((self.gpu, self.handle), &self.ops, &terms),
+            None => {
+                slack.end(self.gpu);
+                None
+            }
+        }
+    }
+
+    fn step_levels(&self) -> Option<Ns> {
         let follows = tuned::slices_follow();
         if !follows && !self.is_on.load(Relaxed) {
             return None;

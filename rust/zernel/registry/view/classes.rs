@@ -207,6 +207,7 @@ impl Classes<'_> {
         let on = tsg.map_or(Conditions::NONE, |tsg| {
             let known = self.view.conditions(tsg.gpu, self.guard);
             self.whole(known, || Conditions::NONE)
+                .of_tsg(tsg.state.slice)
         });
         let drivers = tsg
             .and_then(|tsg| tsg.state.original)

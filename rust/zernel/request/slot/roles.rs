@@ -6,7 +6,10 @@ use super::{
     Slot, //
 };
 use crate::{
-    glue::time::now_ns,
+    glue::{
+        identity::Uid,
+        time::now_ns, //
+    },
     policy::{
         request::record::Cause,
         units::Ns, //
@@ -21,8 +24,20 @@ use crate::{
             Member, //
         },
     },
+    tuned, //
 };
 use kernel::sync::Arc;
+
+impl Slot {
+    /// A request with a deadline has begun.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn claim(&self, state: &State, user: Uid) {
+        if let (true, Some(group)) = (tuned::slack_is_followed(), &state.group) {
+            group.claim(user);
+        }
+    }
+}
 
 impl Member for Slot {
     /// Makes its requests a TSG's. The present one is over. Returns the TSG before.
@@ -50,6 +65,13 @@ impl Member for Slot {
         self.apply(&mut state, now, &actions);
         state.catch_up();
         self.release(state);
+    }
+
+    fn deadline(&self) -> Option<Ns> {
+        let mut state = self.lock();
+        // A request that is over is to be counted by now.
+        state.catch_up();
+        state.requests.open_deadline(&self.observe())
     }
 }
 

@@ -20,6 +20,7 @@ use crate::policy::predict::features::Memory;
 use crate::policy::predict::trigger::{Rule, Trigger};
 use crate::policy::predict::Kind as Predictor;
 use crate::policy::rotation::Discipline;
+use crate::policy::slices::slack::Terms;
 use crate::policy::slices::Policy as SlicePolicy;
 use crate::sweep::{self, Job, Kind, Ran};
 use crate::table::{self, Row};
@@ -187,12 +188,21 @@ struct ZernelArgs {
     /// Time slice of best-effort TSGs in microseconds, instead of their level's.
     #[arg(long, value_name = "US", value_parser = clap::value_parser!(u32).range(10..=10_000_000))]
     be_slice_us: Option<u32>,
-    /// Slices of levels: table, exponential, or pid, which needs --target-us and --no-rotation.
+    /// Slices of levels: table, exponential, slack, which follows --deadlines-us, or pid, which needs
+    /// --target-us and --no-rotation.
     #[arg(long, default_value = "table", value_parser = slices)]
     slices: SlicePolicy,
     /// The latency that 99 % of latency-critical requests are to have, in microseconds, for pid.
     #[arg(long, value_name = "US", value_parser = clap::value_parser!(u32).range(10..=10_000_000))]
     target_us: Option<u32>,
+    /// Most credit of a TSG, in microseconds, for slack.
+    #[arg(long, value_name = "US", default_value_t = Terms::USUAL.credit.0,
+          value_parser = clap::value_parser!(u32).range(..=10_000_000))]
+    slack_credit_us: u32,
+    /// Time from one decision to the next, in microseconds, for slack.
+    #[arg(long, value_name = "US", default_value_t = Terms::USUAL.quantum.0,
+          value_parser = clap::value_parser!(u32).range(500..=1_000_000))]
+    slack_quantum_us: u32,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -365,6 +375,8 @@ impl Common {
         zernel.be_slice = self.zernel.be_slice_us.map(Us);
         zernel.slices = self.zernel.slices;
         zernel.target = Us(self.zernel.target_us.unwrap_or(0));
+        zernel.slack.credit = policy::units::Us(self.zernel.slack_credit_us);
+        zernel.slack.quantum = policy::units::Us(self.zernel.slack_quantum_us);
         options
     }
 

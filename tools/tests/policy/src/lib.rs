@@ -52,6 +52,8 @@ mod rotation_properties;
 #[cfg(test)]
 mod sharing_properties;
 #[cfg(test)]
+mod slack_properties;
+#[cfg(test)]
 mod slices_properties;
 #[cfg(test)]
 mod tasks;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Slices by level: their policies, and levels that keep the GPU to the end of a burst.
 
+mod slack;
+
 use std::time::Duration;
 
 use anyhow::{bail, ensure, Context as _, Result};
@@ -26,6 +28,8 @@ pub const SUITE: Suite = suite(
         case("its_budget_bounds_it", its_budget_bounds_it),
         case("an_owner_keeps_nothing", an_owner_keeps_nothing),
         case("slices_follow_latencies", slices_follow_latencies),
+        case("slices_follow_slacks", slack::slices_follow_slacks),
+        case("a_liar_gains_nothing", slack::a_liar_gains_nothing),
         case("changed_under_load", changed_under_load),
     ],
 );
@@ -279,12 +283,13 @@ fn changed_under_load() -> Outcome {
     let slots = Slots::map(&Zernel::open()?, 0..1)?;
     let slot = slots.slot(0).context("it was mapped")?;
     let lc = tsgs.first().context("no TSG")?;
-    for round in 0..39 {
-        let policy = ["exponential", "pid", "table"][round % 3];
+    for round in 0..40 {
+        let policy = ["slack", "exponential", "pid", "table"][round % 4];
         tune("slice_policy", policy)?;
         let kept = format!("level{}_preemptible", round % 6);
         tune(&kept, 0)?;
-        let request = slot.begin(&Begin::new(*lc).key(1))?.number;
+        let begin = Begin::new(*lc).key(1).slo(Duration::from_millis(1));
+        let request = slot.begin(&begin)?.number;
         slot.ready_call(request)?;
         std::thread::sleep(Duration::from_millis(3));
         slot.done_call(request)?;

@@ -10,6 +10,7 @@ mod keys;
 mod order;
 mod rotation;
 mod sharing;
+mod slack;
 mod slices;
 
 use std::time::Duration;
@@ -21,6 +22,7 @@ use self::estimate::Estimator;
 use self::keys::Keys;
 use self::order::{Late, Order};
 use self::rotation::Rotation;
+use self::slack::Slack;
 use self::slices::Slices;
 use super::slices::set_classes;
 use super::{retire, submit, Policy, Stream};
@@ -41,6 +43,7 @@ use crate::policy::request::words::Number;
 use crate::policy::request::words::Observed;
 use crate::policy::request::{self, Actions, Plan};
 use crate::policy::rotation::Discipline;
+use crate::policy::slices::slack::Terms;
 use crate::policy::slices::Policy as SlicePolicy;
 use crate::policy::switch_cost::{Cost, Costs as SwitchCosts, Phase};
 use crate::policy::tunables::{settings::Conditions, Tunables};
@@ -78,6 +81,8 @@ pub(crate) struct Options {
     pub(crate) be_slice: Option<Us>,
     /// The slices of levels.
     pub(crate) slices: SlicePolicy,
+    /// The terms of slices that follow slacks.
+    pub(crate) slack: Terms,
     /// The latency that 99 % of latency-critical requests are to have, if slices follow it.
     pub(crate) target: Us,
     /// Share of the switches that the learned cost covers, in thousandths.
@@ -111,6 +116,7 @@ impl Options {
         quantum: Us(8_000),
         be_slice: None,
         slices: SlicePolicy::Table,
+        slack: Terms::USUAL,
         target: Us(0),
         covered: Cost::IN_TIME.0,
         deadlines: Deadlines::NONE,
@@ -174,6 +180,7 @@ pub(crate) struct Zernel {
     tunables: Tunables,
     slices: Option<Slices>,
     begins: Begins,
+    slack: Option<Slack>,
     /// Latency-critical requests between begin and done.
     requests: u32,
 }
@@ -185,6 +192,7 @@ type Call = fn(&mut Succession, Number, Ns, &Observed) -> Result<Actions, reques
 const ROTATION: u64 = 1 << 62;
 const BUDGET: u64 = 1 << 63;
 const SLICES: u64 = 1 << 61;
+const SLACK: u64 = 1 << 60;
 
 impl Zernel {
     /// With these options.
@@ -212,6 +220,7 @@ impl Zernel {
             tunables,
             slices: None,
             begins: Begins::default(),
+            slack: None,
             requests: 0,
         }
     }
@@ -317,7 +326,7 @@ impl Zernel {
                 let number = u32::try_from(2 * deadlines.place(rank)).unwrap_or(u32::MAX);
                 lane.level = Level::new(number.min(Level::DEFAULT.number())).unwrap_or(Level::LC);
                 let (level, group) = (lane.level, world.clients[client].group);
-                world.set_timeslice(group, Us(level.default_timeslice().0));
+                world.set_timeslice(group, self.slice_of(level));
                 let interleave = Interleave::new(level.interleave().number());
                 world.set_interleave(group, interleave.unwrap_or(Interleave::Low));
             }
@@ -435,6 +444,10 @@ impl Policy for Zernel {
         spent.put(Level::LC, true);
         let throttled = self.slice_where(Level::LC, spent);
         self.budget = Budget::new(world, (lc_slice, throttled));
+        if let Some(terms) = self.tunables.slack() {
+            let slice = |client: usize| self.slice_of(self.lanes[client].level);
+            self.slack = Some(Slack::new(world, terms, slice));
+        }
         if let (Some(terms), false) = (self.tunables.feedback(), self.options.rotate) {
             let period = self.tunables.slices().period();
             self.slices = Some(Slices::new(terms, period.into(), be, slice));
@@ -506,6 +519,9 @@ impl Policy for Zernel {
         }
         let lane = &mut self.lanes[client];
         lane.asked = (asked, lane.asked.0);
+        if let Some(slack) = &mut self.slack {
+            slack.began(world);
+        }
         self.requests += 1;
         self.set_busy(world);
         Stream::Holder
@@ -552,6 +568,9 @@ impl Policy for Zernel {
             if let Some(slices) = &mut self.slices {
                 slices.done(world, world.now - self.lanes[client].began);
             }
+            if let Some(slack) = &mut self.slack {
+                slack.done(world.clients[client].group);
+            }
             self.requests -= 1;
             self.set_busy(world);
         } else if let (true, Some(rotation)) = (slept, &mut self.rotation) {
@@ -569,6 +588,8 @@ impl Policy for Zernel {
             if let Some(slices) = &mut self.slices {
                 slices.timer(world);
             }
+        } else if token & SLACK != 0 {
+            self.look_at_slacks(world);
         } else if token & ROTATION != 0 {
             if let Some(rotation) = &mut self.rotation {
                 rotation.timer(world, token);

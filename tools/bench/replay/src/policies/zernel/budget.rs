@@ -39,6 +39,11 @@ impl Budget {
         })
     }
 
+    /// The slice that the level has while its budget is spent.
+    pub(super) fn throttled(&self) -> Option<Us> {
+        self.throttled.then_some(self.slices.1)
+    }
+
     /// Latency-critical work begins or ends.
     pub(super) fn look(&mut self, world: &mut World, busy: bool) {
         // While a timer is set for no later than the budget can be spent, nothing is missed.

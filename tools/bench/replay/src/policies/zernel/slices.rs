@@ -22,6 +22,8 @@ pub(super) fn tunables(options: &Options) -> Tunables {
     };
     // The command line has checked both.
     let _ = slices.set_target(Level::LC, target);
+    // These likewise.
+    let _ = tunables.slices_mut().slack_mut().set_terms(options.slack);
     if let Some(slice) = options.be_slice {
         let _ = tunables.set_timeslice(Level::BE, units::Us(slice.0));
     }

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Slices that follow the slack of TSGs, from the worker of a GPU: carries out decisions of
+//! [`policy::slices::slack`](crate::policy::slices::slack).
+
+use super::calls::{
+    Calls,
+    Driver, //
+};
+use crate::{
+    glue::{
+        provider::Ops,
+        time::now_ns, //
+    },
+    policy::{
+        rotation::entity::Sample,
+        slices::slack::{
+            Claimant,
+            Open,
+            Terms, //
+        },
+        units::{
+            Ns,
+            Us, //
+        },
+    },
+    registry::{
+        self,
+        gpu,
+        slack::Claim,
+        tsg, //
+    },
+    request::claims::{
+        Claims,
+        ROOM, //
+    },
+};
+use kernel::prelude::*;
+
+/// TSGs that are looked at in one call of the provider.
+const AT_ONCE: usize = 4;
+const _: () = assert!(AT_ONCE <= Ops::LOADS);
+
+/// A TSG without a request with a deadline is forgotten after so long.
+const FORGOTTEN: Ns = Ns(1_000_000_000);
+
+/// A TSG.
+struct Watched {
+    id: tsg::Id,
+    claimant: Claimant,
+    /// The slice that was decided last.
+    slice: Option<Us>,
+    /// When it last had a request with a deadline.
+    seen: Ns,
+    /// It had one at the last look.
+    was_open: bool,
+}
+
+/// A TSG that is looked at.
+struct Looked {
+    place: usize,
+    claim: Claim,
+    open: Open,
+    sample: Option<Sample>,
+}
+
+/// The slices of a GPU that follow slacks.
+pub(super) struct Slack {
+    watched: KVec<Watched>,
+    /// No look comes before.
+    due: Ns,
+}
+
+impl Slack {
+    /// Nothing is watched.
+    pub(super) fn new() -> Self {
+        Self {
+            watched: KVec::new(),
+            due: Ns::ZERO,
+        }
+    }
+
+    /// Has all TSGs have the slices of their levels again.
+    pub(super) fn end(&mut self, gpu: gpu::Id) {
+        let device = registry::with(|r| Some(r.gpu(gpu)?.requests.clone()));
+        if let Ok(Some(device)) = device {
+            device.claims.set_watched(false);
+            for id in device.claims.all() {
+                device.claims.remove(id);
+                // Without a registry there is nothing to change.
+                let _ = registry::with(|r| r.unclaim(id));
+            }
+        }
+        self.watched.clear();
+    }
+
+    /// Looks at all of them once in a quantum, while one has a request with a deadline. Returns when to
+    /// come back.
+    pub(super) fn step(
+        &mut self,
+        (gpu, handle): (gpu::Id, gpu::Handle),
+        ops: &Ops,
+        terms: &Terms,
+    ) -> Option<Ns> {
+        let now = Ns(now_ns());
+        let device = registry::with(|r| Some(r.gpu(gpu)?.requests.clone()));
+        let device = device.ok().flatten()?;
+        let claims = &device.claims;
+        if now < self.due {
+            // Perhaps for a request that has just begun.
+            let are_any = claims.all().next().is_some();
+            claims.set_watched(are_any);
+            return are_any.then_some(self.due);
+        }
+        self.due = now.saturating_add(terms.quantum.into());
+        // Before the slots are locked: of a request that begins later, its thread tells.
+        claims.set_watched(false);
+        if self.welcome(claims, now).is_err() {
+            return Some(self.due);
+        }
+        let driver = Driver { ops, gpu, handle };
+        let mut is_open = false;
+        for from in (0..self.watched.len()).step_by(AT_ONCE) {
+            is_open |= self.look(&driver, terms, now, from);
+        }
+        self.part(claims, now);
+        claims.set_watched(is_open);
+        is_open.then_some(self.due)
+    }
+
+    /// Watches those that are new.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    fn welcome(&mut self, claims: &Claims, now: Ns) -> Result {
+        for id in claims.all() {
+            if self.watched.iter().any(|watched| watched.id == id) {
+                continue;
+            }
+            if self.watched.capacity() < ROOM {
+                self.watched.reserve(ROOM, GFP_KERNEL)?;
+            }
+            let new = Watched {
+                id,
+                claimant: Claimant::NEW,
+                slice: None,
+                seen: now,
+                was_open: true,
+            };
+            self.watched.push(new, GFP_KERNEL)?;
+        }
+        Ok(())
+    }
+
+    /// Forgets those that are gone, or have had no request for long.
+    fn part(&mut self, claims: &Claims, now: Ns) {
+        self.watched.retain(|watched| {
+            let stays = now.saturating_sub(watched.seen) < FORGOTTEN;
+            if !stays {
+                claims.remove(watched.id);
+                // Without a registry there is nothing to change.
+                let _ = registry::with(|r| r.unclaim(watched.id));
+            }
+            stays
+        });
+    }
+
+    /// Looks at some, from this one on. Returns whether one has a request with a deadline.
+    fn look(&mut self, driver: &Driver<'_>, terms: &Terms, now: Ns, from: usize) -> bool {
+        let mut looked: [Option<Looked>; AT_ONCE] = [const { None }; AT_ONCE];
+        let (mut handles, mut count, mut is_open) = ([0; AT_ONCE], 0, false);
+        let some = self.watched.iter_mut().enumerate().skip(from);
+        for (place, watched) in some.take(AT_ONCE) {
+            let claim = registry::with(|r| r.claim(watched.id));
+            let Ok(Some(claim)) = claim else {
+                // It is gone.
+                watched.seen = Ns::ZERO;
+                continue;
+            };
+            let open = claim.group.open(now);
+            let has_some = open.first().is_some();
+            is_open |= has_some;
+            if has_some {
+                watched.seen = now;
+            }
+            if !(has_some || watched.was_open) {
+                continue;
+            }
+            watched.was_open = has_some;
+            if let (Some(handle), Some(to)) = (handles.get_mut(count), looked.get_mut(count)) {
+                *handle = claim.handle;
+                *to = Some(Looked {
+                    place,
+                    claim,
+                    open,
+                    sample: None,
+                });
+                count += 1;
+            }
+        }
+        let asked = handles.get(..count).unwrap_or_default();
+        driver.loads(asked, |at, sample| {
+            if let Some(Some(one)) = looked.get_mut(at) {
+                one.sample = Some(sample);
+            }
+        });
+        for one in looked.iter().flatten() {
+            if let Some(watched) = self.watched.get_mut(one.place) {
+                watched.decide(one, terms, now);
+            }
+        }
+        is_open
+    }
+}
+
+impl Watched {
+    fn decide(&mut self, looked: &Looked, terms: &Terms, now: Ns) {
+        let slice = looked.sample.and_then(|sample| {
+            let seen = looked.claim.seen(&sample, now);
+            self.claimant.step(terms, &seen, &looked.open)
+        });
+        if slice != self.slice {
+            self.slice = slice;
+            // Without a registry there is nothing to change.
+            let _ = registry::with(|r| r.set_slice(self.id, slice));
+        }
+    }
+}

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Slices that follow the slack of TSGs.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{ensure, Context as _, Result};
+use libzernel::request::{Begin, Number, Slot, Slots};
+use libzernel::sim::{Context, Item};
+use libzernel::{Level, Target, Zernel};
+
+use super::ENDLESS;
+use crate::check_eq;
+use crate::common::{default_of, level, tune, wait_until, wait_until_within, Lab, SOON};
+use crate::harness::Outcome;
+
+/// The slice of level 3.
+const TABLE: u32 = 10_000;
+
+const FAR: Duration = Duration::from_secs(60);
+
+/// A TSG of level 3 with a slot.
+struct Tenant {
+    context: Context,
+    tsg: libzernel::tsg::Id,
+    slots: Slots,
+}
+
+impl Tenant {
+    fn new(lab: &Lab) -> Result<Self> {
+        let (context, tsg) = lab.compute()?;
+        lab.zernel.set_class(&Target::Tsg(tsg.id), level(3))?;
+        let slots = Slots::map(&Zernel::open()?, 0..1)?;
+        Ok(Self {
+            context,
+            tsg: tsg.id,
+            slots,
+        })
+    }
+
+    fn slot(&self) -> Result<Slot<'_>> {
+        self.slots.slot(0).context("it was mapped")
+    }
+
+    fn begin(&self, slo: Duration) -> Result<Number> {
+        let slot = self.slot()?;
+        let request = slot.begin(&Begin::new(self.tsg).key(1).slo(slo))?.number;
+        slot.ready_call(request)?;
+        Ok(request)
+    }
+
+    /// A request with so much work.
+    fn serve(&self, slo: Duration, work: Duration) -> Outcome {
+        let request = self.begin(slo)?;
+        let done = self.context.stats()?.completed;
+        self.context.submit(0, &[Item::work(work)])?;
+        wait_until("a request is done", || {
+            Ok(self.context.stats()?.completed > done)
+        })?;
+        Ok(self.slot()?.done_call(request)?)
+    }
+
+    fn slice(&self) -> Result<u32> {
+        Ok(self.context.stats()?.timeslice_us)
+    }
+
+    /// It has something to run from now on.
+    fn work(&self) -> Outcome {
+        Ok(self.context.submit(0, &[Item::work(ENDLESS); 60])?)
+    }
+}
+
+fn stage() -> Result<Lab> {
+    let lab = Lab::open()?;
+    tune("rotation", "none")?;
+    // Requests are not to expire, however slow the machine, and nobody is to be throttled.
+    tune("lease_us", 10_000_000)?;
+    tune("level3_budget_us", 100_000)?;
+    check_eq!(default_of("level3_timeslice_us"), TABLE);
+    Ok(lab)
+}
+
+/// A TSG whose requests have time has short slices, one that is late has long ones for the time that it
+/// gave, and one without requests that of the table.
+pub(super) fn slices_follow_slacks() -> Outcome {
+    let lab = stage()?;
+    tune("slack_credit_us", 10_000_000)?;
+    tune("slice_policy", "slack")?;
+    let (one, other) = (Tenant::new(&lab)?, Tenant::new(&lab)?);
+    for _ in 0..5 {
+        one.serve(FAR, Duration::from_millis(2))?;
+    }
+    other.work()?;
+    one.work()?;
+    let early = one.begin(FAR)?;
+    lab.wait_slice(&one.context, default_of("slack_early_us"))?;
+    let told = lab.zernel.class(&Target::Tsg(one.tsg))?.timeslice_us.value;
+    check_eq!(told, default_of("slack_early_us"));
+    // It gives the other one time meanwhile.
+    let before = other.context.stats()?.busy_ns;
+    wait_until_within(2 * SOON, "the other one runs", || {
+        Ok(other.context.stats()?.busy_ns > before + 1_000_000_000)
+    })?;
+    tune("slack_early_us", 700)?;
+    lab.wait_slice(&one.context, 700)?;
+    one.begin(Duration::from_micros(1))?;
+    wait_until("a late one has a longer slice", || Ok(one.slice()? > TABLE))?;
+    // The other one told nothing.
+    check_eq!(other.slice()?, TABLE);
+    ensure!(one.slot()?.done_call(early).is_err(), "it is over");
+    let last = one.begin(FAR)?;
+    one.slot()?.cancel(last)?;
+    lab.wait_slice(&one.context, TABLE)?;
+    // A policy that is another one meanwhile.
+    one.begin(FAR)?;
+    wait_until("it has time", || Ok(one.slice()? != TABLE))?;
+    tune("slice_policy", "table")?;
+    lab.wait_slice(&one.context, TABLE)?;
+    tune("slice_policy", "slack")?;
+    // Nothing is known of it any more.
+    std::thread::sleep(Duration::from_millis(20));
+    lab.wait_slice(&one.context, TABLE)
+}
+
+/// A tenant whose deadlines are always over has the slice of the table and its share; one that has time
+/// gives it no more than the credit.
+pub(super) fn a_liar_gains_nothing() -> Outcome {
+    let lab = stage()?;
+    tune("slice_policy", "slack")?;
+    let (liar, honest) = (Tenant::new(&lab)?, Tenant::new(&lab)?);
+    let (urgent, urgent_tsg) = lab.compute()?;
+    lab.zernel
+        .set_class(&Target::Tsg(urgent_tsg.id), Level::LC)?;
+    for tenant in [&liar, &honest] {
+        for _ in 0..3 {
+            tenant.serve(FAR, Duration::from_millis(2))?;
+        }
+    }
+    for tenant in [&liar, &honest] {
+        tenant.work()?;
+    }
+    let busy = |tenant: &Tenant| -> Result<u64> { Ok(tenant.context.stats()?.busy_ns) };
+    let before = (busy(&liar)?, busy(&honest)?);
+    honest.begin(FAR)?;
+    let began = Instant::now();
+    let mut longest = 0;
+    while began.elapsed() < Duration::from_secs(3) {
+        liar.begin(Duration::from_nanos(1))?;
+        longest = longest.max(liar.slice()?);
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    check_eq!(longest, TABLE, "the longest slice of the liar");
+    let ran = (busy(&liar)? - before.0, busy(&honest)? - before.1);
+    ensure!(
+        ran.0 * 10 < (ran.0 + ran.1) * 6,
+        "the liar has {} of {} ns",
+        ran.0,
+        ran.0 + ran.1
+    );
+    // Nor do more urgent ones wait for it.
+    let done = urgent.stats()?.completed;
+    urgent.submit(0, &[Item::work(Duration::from_micros(100))])?;
+    wait_until("urgent work is done", || {
+        Ok(urgent.stats()?.completed == done + 1)
+    })?;
+    ensure!(liar.slice()? <= TABLE, "a longer slice");
+    Ok(())
+}
