@@ -82,7 +82,8 @@ struct SweepArgs {
     /// Name of a built-in workload, or path of a YAML file; the default depends on the parameter.
     #[arg(long, value_name = "FILE", value_parser = workload_name)]
     workload: Option<String>,
-    /// Latency-critical clients of the workload of deadlines and sharing, 16 without it.
+    /// Latency-critical clients of the workloads of deadlines and sharing (16 without it), and of
+    /// saturation (8).
     #[arg(long, value_name = "N", conflicts_with = "workload",
           value_parser = clap::value_parser!(u16).range(2..=16))]
     clients: Option<u16>,
@@ -195,6 +196,10 @@ struct ZernelArgs {
     /// The latency that 99 % of latency-critical requests are to have, in microseconds, for pid.
     #[arg(long, value_name = "US", value_parser = clap::value_parser!(u32).range(10..=10_000_000))]
     target_us: Option<u32>,
+    /// GPU time of the latency-critical level in each 100 ms, in microseconds; 100000: no bound.
+    #[arg(long, value_name = "US", default_value_t = 95_000,
+          value_parser = clap::value_parser!(u32).range(1_000..=100_000))]
+    budget_us: u32,
     /// Most credit of a TSG, in microseconds, for slack.
     #[arg(long, value_name = "US", default_value_t = Terms::USUAL.credit.0,
           value_parser = clap::value_parser!(u32).range(..=10_000_000))]
@@ -375,6 +380,7 @@ impl Common {
         zernel.be_slice = self.zernel.be_slice_us.map(Us);
         zernel.slices = self.zernel.slices;
         zernel.target = Us(self.zernel.target_us.unwrap_or(0));
+        zernel.budget = Us(self.zernel.budget_us);
         zernel.slack.credit = policy::units::Us(self.zernel.slack_credit_us);
         zernel.slack.quantum = policy::units::Us(self.zernel.slack_quantum_us);
         options
@@ -463,7 +469,7 @@ fn sweep(args: &SweepArgs) -> Result<()> {
     let setting = args.common.setting(kind.preset());
     ensure!(
         args.clients.is_none() || kind.counts_clients(),
-        "--clients is for the sweeps deadlines and sharing: the workloads of others have their clients"
+        "--clients is for the sweeps deadlines, sharing and saturation: the workloads of others have their clients"
     );
     let workload = match &args.workload {
         Some(name) => args.common.load(name)?,

@@ -121,6 +121,8 @@ pub(crate) enum Kind {
     Features,
     /// The number of latency-critical clients, with a cost of its own for those that share and without.
     Sharing,
+    /// The load by many latency-critical clients, with a budget of their level and without.
+    Saturation,
 }
 
 impl Kind {
@@ -137,12 +139,13 @@ impl Kind {
             Self::Target => "target",
             Self::Features => "features",
             Self::Sharing => "sharing",
+            Self::Saturation => "saturation",
         }
     }
 
     /// True if its own workload has any number of latency-critical clients.
     pub(crate) const fn counts_clients(self) -> bool {
-        matches!(self, Self::Deadlines | Self::Sharing)
+        matches!(self, Self::Deadlines | Self::Sharing | Self::Saturation)
     }
 
     /// The workload that it changes unless another one is named. `clients`: of those that are
@@ -156,6 +159,7 @@ impl Kind {
             Self::BeLoad => return Load::workload(),
             Self::Deadlines => return objectives::deadlines(clients),
             Self::Sharing => return objectives::sharing(clients),
+            Self::Saturation => return objectives::saturation(clients),
             Self::Target => "C",
             Self::Features => "F-linear",
         };
@@ -193,7 +197,9 @@ impl Kind {
             Self::BeLoad => &Load::POLICIES,
             Self::Deadlines | Self::Target => &[Name::Default, Name::Zernel],
             Self::Features => &[Name::Zernel, Name::Oracle, Name::Bound],
-            Self::Sharing => &[Name::Gpreempt, Name::Zernel, Name::Oracle, Name::Bound],
+            Self::Sharing | Self::Saturation => {
+                &[Name::Gpreempt, Name::Zernel, Name::Oracle, Name::Bound]
+            }
         }
     }
 
@@ -210,6 +216,7 @@ impl Kind {
             Self::Target => "target\nµs",
             Self::Features => "late\n: early",
             Self::Sharing => "LC\nclients",
+            Self::Saturation => "load\n%",
         }
     }
 
@@ -224,7 +231,7 @@ impl Kind {
             | Self::Target
             | Self::Features
             | Self::Sharing => return Ok(()),
-            Self::Deadlines => {
+            Self::Deadlines | Self::Saturation => {
                 return objectives::check(workload).with_context(|| {
                     format!("sweep {} of workload {}", self.name(), workload.name)
                 })
@@ -301,7 +308,7 @@ impl Kind {
                 })
                 .collect(),
             Self::Frontier => frontier::jobs(workload, policies, options),
-            Self::Deadlines | Self::Target | Self::Features | Self::Sharing => {
+            Self::Deadlines | Self::Target | Self::Features | Self::Sharing | Self::Saturation => {
                 objectives::jobs(self, workload, policies, options)
             }
         }
@@ -393,7 +400,7 @@ impl Kind {
                     .concat()
                 },
             },
-            Self::Deadlines | Self::Target | Self::Features | Self::Sharing => {
+            Self::Deadlines | Self::Target | Self::Features | Self::Sharing | Self::Saturation => {
                 objectives::chart(self, all, workload, setting)
             }
             Self::Frontier => Chart {

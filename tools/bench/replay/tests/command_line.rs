@@ -336,6 +336,7 @@ fn every_sweep_has_a_table_and_a_plot() {
         "target",
         "features",
         "sharing",
+        "saturation",
     ] {
         let path = dir.path().to_str().expect("its path is text");
         replay(&["sweep", kind, "--seconds", "1", "--plots", path])
@@ -347,7 +348,7 @@ fn every_sweep_has_a_table_and_a_plot() {
 
 #[test]
 fn clients_are_for_sweeps_that_count_them() {
-    for kind in ["deadlines", "sharing"] {
+    for kind in ["deadlines", "sharing", "saturation"] {
         replay(&["sweep", kind, "--clients", "2", "--seconds", "1"])
             .assert()
             .code(0);
@@ -357,7 +358,7 @@ fn clients_are_for_sweeps_that_count_them() {
         .assert()
         .code(1)
         .stderr(predicate::str::contains(
-            "for the sweeps deadlines and sharing",
+            "for the sweeps deadlines, sharing",
         ));
     replay(&["sweep", "deadlines", "--workload", "A"])
         .assert()

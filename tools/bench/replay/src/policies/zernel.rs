@@ -85,6 +85,8 @@ pub(crate) struct Options {
     pub(crate) slack: Terms,
     /// The latency that 99 % of latency-critical requests are to have, if slices follow it.
     pub(crate) target: Us,
+    /// GPU time of the latency-critical level in each 100 ms.
+    pub(crate) budget: Us,
     /// Share of the switches that the learned cost covers, in thousandths.
     pub(crate) covered: u32,
     /// Deadlines of latency-critical clients.
@@ -118,6 +120,7 @@ impl Options {
         slices: SlicePolicy::Table,
         slack: Terms::USUAL,
         target: Us(0),
+        budget: Us(95_000),
         covered: Cost::IN_TIME.0,
         deadlines: Deadlines::NONE,
         by_level: false,
@@ -395,6 +398,9 @@ impl Policy for Zernel {
         if self.options.by_level {
             name += " by level";
         }
+        if self.options.budget != Options::DEFAULT.budget {
+            name += &format!(" budget {} ms", f64::from(self.options.budget.0) / 1e3);
+        }
         if !rotate {
             name += " unrotated";
         }
@@ -443,7 +449,7 @@ impl Policy for Zernel {
         let mut spent = level::Set::NONE;
         spent.put(Level::LC, true);
         let throttled = self.slice_where(Level::LC, spent);
-        self.budget = Budget::new(world, (lc_slice, throttled));
+        self.budget = Budget::new(world, self.options.budget, (lc_slice, throttled));
         if let Some(terms) = self.tunables.slack() {
             let slice = |client: usize| self.slice_of(self.lanes[client].level);
             self.slack = Some(Slack::new(world, terms, slice));

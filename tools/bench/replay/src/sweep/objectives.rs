@@ -5,7 +5,7 @@
 use anyhow::{ensure, Result};
 use zernel_report::chart::{Axis, Chart, Mark, Series};
 use zernel_report::palette;
-use zernel_workload::{Arrival, Role, Workload};
+use zernel_workload::{Arrival, Network, Role, Workload};
 
 use super::{Job, Kind, Ran};
 use crate::deadlines::Deadlines;
@@ -19,6 +19,9 @@ use crate::world::Setting;
 
 /// Loads of [`Kind::Deadlines`] by latency-critical requests, in percent.
 const LOADS: [f64; 7] = [30.0, 50.0, 70.0, 85.0, 95.0, 110.0, 130.0];
+
+/// The same of [`Kind::Saturation`].
+const NEAR_LOADS: [f64; 6] = [50.0, 70.0, 80.0, 90.0, 100.0, 110.0];
 
 /// Targets of [`Kind::Target`], in microseconds.
 const TARGETS_US: [u32; 8] = [2_600, 2_800, 3_000, 3_500, 4_000, 4_500, 5_000, 6_000];
@@ -34,6 +37,12 @@ const SHARED_EARLY: u32 = 12;
 
 /// Latency-critical clients of the workloads unless another number is asked for.
 const CLIENTS: usize = 16;
+
+/// The same of that of [`Kind::Saturation`].
+const NEAR_CLIENTS: usize = 8;
+
+/// A budget that bounds nothing: the whole period.
+const NO_BUDGET: Us = Us(100_000);
 
 /// Deadlines from the begin, of the clients in turn.
 const DEADLINES: &str = "6000,15000,40000,120000";
@@ -73,6 +82,23 @@ pub(super) fn sharing(clients: Option<usize>) -> Workload {
             .repeat(clients.unwrap_or(CLIENTS))
         + BE
         + &BE.replace("resnet152", "densenet");
+    Workload::from_yaml(&text).expect("it is read in a test")
+}
+
+/// The workload of [`Kind::Saturation`]: clients that together take all time of the GPU.
+pub(super) fn saturation(clients: Option<usize>) -> Workload {
+    let clients = clients.unwrap_or(NEAR_CLIENTS);
+    let rate = 1.0 / (Network::Vgg.service().as_secs_f64() * clients as f64);
+    let text = "name: saturation\n\
+                about: LC clients whose preparations vary, at random, beside four BE clients\n\
+                seconds: 60\nclients:\n"
+        .to_owned()
+        + &format!(
+            "  - {{role: lc, network: vgg, arrival: {{poisson: {rate:.5}}}, \
+             prepare_us: {{uniform: {{low: 20, high: 900}}}}}}\n"
+        )
+        .repeat(clients)
+        + &(BE.to_owned() + &BE.replace("resnet152", "densenet")).repeat(2);
     Workload::from_yaml(&text).expect("it is read in a test")
 }
 
@@ -150,6 +176,25 @@ pub(super) fn jobs(
                 ..job(Some(number as f64), each.clone())
             };
             numbers.map(of).collect()
+        }
+        Kind::Saturation => {
+            let mut unbound = options;
+            unbound.zernel.budget = NO_BUDGET;
+            let mut shared = unbound;
+            shared.zernel.shared_early = Some(SHARED_EARLY);
+            let each: Vec<_> = policies
+                .iter()
+                .flat_map(|&policy| {
+                    let more = [unbound, shared].map(|options| (policy, options));
+                    let more = more.into_iter().filter(move |_| policy == Name::Zernel);
+                    [(policy, options)].into_iter().chain(more)
+                })
+                .collect();
+            let of = |load| Job {
+                workload: loaded(workload, load),
+                ..job(Some(load), each.clone())
+            };
+            NEAR_LOADS.into_iter().map(of).collect()
         }
         _ => {
             let (zernel, others): (Vec<Name>, Vec<Name>) = policies
@@ -280,6 +325,12 @@ pub(super) fn chart(kind: Kind, all: &[Ran], workload: &Workload, setting: &Sett
             y: Axis::linear("GPU held for data, %"),
             series: by_label(all, parameter, |ran| Some(ran.row.held_percent)),
         },
+        Kind::Saturation => Chart {
+            title: format!("LC latency near saturation · workload {of}"),
+            x: Axis::linear("load by LC requests, % of the GPU"),
+            y: Axis::logarithmic("p99 of the LC latency, ms", 0.1),
+            series: by_label(all, parameter, |ran| Some(ran.row.lc.p99_ns as f64 / 1e6)),
+        },
         _ => Chart {
             title: format!("Prediction from features against the key alone · workload {of}"),
             x: Axis::linear("GPU held for data, %"),
@@ -362,6 +413,8 @@ fn is_variant(label: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -379,6 +432,11 @@ mod tests {
             assert!((load - 1.0).abs() < 1e-3, "{load}");
             assert!(check(&workload).is_ok());
         }
+        let rate = saturation(None).clients[0]
+            .arrival
+            .rate(Duration::from_secs(60));
+        let load = rate.unwrap() * NEAR_CLIENTS as f64 * Network::Vgg.service().as_secs_f64();
+        assert!((load - 1.0).abs() < 1e-3, "{load}");
         assert!(!told().is_empty());
         assert!(check(&Workload::built_in("A").unwrap()).is_err());
     }

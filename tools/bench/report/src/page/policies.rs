@@ -6,7 +6,7 @@ use super::line::{ReplayRow, Replays};
 use super::verdict::{Check, Verdict};
 
 /// The sweeps, in the order of the page.
-pub const SWEEPS: [&str; 4] = ["deadlines", "target", "features", "sharing"];
+pub const SWEEPS: [&str; 5] = ["deadlines", "target", "features", "sharing", "saturation"];
 
 /// The ratio of costs that features are compared at: the default.
 const LATE: f64 = 6.0;
@@ -54,7 +54,7 @@ struct About {
     columns: &'static [Column],
 }
 
-const ALL: [About; 4] = [
+const ALL: [About; 5] = [
     About {
         sweep: SWEEPS[0],
         heading: "Policies: deadlines",
@@ -93,6 +93,16 @@ const ALL: [About; 4] = [
                 always have work, with shared_early_cost and without.",
         parameter: "LC clients",
         columns: &[HELD, ADDED, MEAN, BE],
+    },
+    About {
+        sweep: SWEEPS[4],
+        heading: "Policies: many LC clients near saturation",
+        about: "Eight LC clients with requests of 2.2 ms at random, preparations of 20 to 900 µs, beside four \
+                BE clients that always have work. The budget of LC, 95 ms in 100 ms, keeps the rest for \
+                BE: where it is spent, LC requests go on in slices, one after the other's. budget 100 ms: \
+                no bound.",
+        parameter: "load %",
+        columns: &[P99, MEAN, HELD, BE],
     },
 ];
 
@@ -153,6 +163,7 @@ pub(super) fn verdicts(replays: &Replays) -> Vec<Verdict> {
     all.extend(rows("target").filter_map(target));
     all.extend(rows("features").filter_map(features));
     all.extend(rows("sharing").flat_map(sharing));
+    all.extend(rows("saturation").filter_map(saturation));
     all
 }
 
@@ -294,4 +305,26 @@ fn sharing(rows: &[ReplayRow]) -> Vec<Verdict> {
             format!("{} to {} µs", added_us(gpreempt), added_us(with)),
         ),
     ]
+}
+
+fn saturation(rows: &[ReplayRow]) -> Option<Verdict> {
+    let unbound = "zernel budget 100 ms";
+    let pairs: Vec<(f64, f64, f64)> = rows
+        .iter()
+        .filter(|row| row.policy == unbound)
+        .filter_map(|row| {
+            let other = find(rows, "gpreempt", row.parameter)?;
+            Some((row.parameter?, other.lc.p99_ns / 1e6, row.lc.p99_ns / 1e6))
+        })
+        .collect();
+    let found = pairs
+        .iter()
+        .map(|(load, other, own)| format!("{load} % load: {other:.2} to {own:.2} ms"));
+    (!pairs.is_empty()).then(|| {
+        verdict(
+            format!("{unbound}, near saturation: p99 not above gpreempt's"),
+            pairs.iter().all(|(_, other, own)| own <= other),
+            found.collect::<Vec<_>>().join(", "),
+        )
+    })
 }

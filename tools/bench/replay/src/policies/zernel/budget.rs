@@ -5,6 +5,7 @@ use zernel_workload::Role;
 
 use super::BUDGET;
 use crate::model::measures::Us;
+use crate::policy;
 use crate::policy::budget::{Params, Server, State};
 use crate::policy::level::Level;
 use crate::policy::units::Ns;
@@ -26,10 +27,13 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    /// A full one; none if the level has none. `slices`: of the level, and without a budget.
-    pub(super) fn new(world: &World, slices: (Us, Us)) -> Option<Self> {
+    /// A full one of so much time per period, which is that of the level; none if it has none.
+    /// `slices`: of the level, and without a budget.
+    pub(super) fn new(world: &World, budget: Us, slices: (Us, Us)) -> Option<Self> {
+        let period = Params::default_of(Level::LC)?.period();
+        let params = Params::new(policy::units::Us(budget.0).into(), period).ok()?;
         Some(Self {
-            server: Server::new(Params::default_of(Level::LC)?),
+            server: Server::new(params),
             lc: world.of_role(Role::Lc).collect(),
             slices,
             charged: 0,
