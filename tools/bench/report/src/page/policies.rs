@@ -98,9 +98,8 @@ const ALL: [About; 5] = [
         sweep: SWEEPS[4],
         heading: "Policies: many LC clients near saturation",
         about: "Eight LC clients with requests of 2.2 ms at random, preparations of 20 to 900 µs, beside four \
-                BE clients that always have work. The budget of LC, 95 ms in 100 ms, keeps the rest for \
-                BE: where it is spent, LC requests go on in slices, one after the other's. budget 100 ms: \
-                no bound.",
+                BE clients that always have work. Where the budget of LC is spent, 95 ms in 100 ms, its requests go \
+                on in slices, one after the other's; budget 100 ms: no bound.",
         parameter: "load %",
         columns: &[P99, MEAN, HELD, BE],
     },
