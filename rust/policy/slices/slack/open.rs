@@ -58,7 +58,10 @@ impl Open {
 }
 
 #[cfg(any(test, zernel_kunit))]
-#[cfg_attr(not(test), kernel::macros::kunit_tests(zernel_policy_slices_slack_open))]
+#[cfg_attr(
+    not(test),
+    kernel::macros::kunit_tests(zernel_policy_slices_slack_open)
+)]
 mod tests {
     use super::*;
 
