@@ -12,25 +12,14 @@
 //! slice        = wanted, from table where the credit is full, to table + credit
 //! ```
 //!
-//! A deadline is the word of its owner, who may tell any. So nobody gets time for it that it did not
-//! give: a slice shorter than that of the table earns credit, a longer one spends it,
-//!
-//! ```text
-//! earned = min(ran * (table - slice) / slice so far, time for which it had work and did not run)
-//! spent  = ran * (slice - table) / slice
-//! ```
-//!
-//! and the credit has a bound. The slice here is the longest that the turn may have begun with: one that
-//! is taken back counts until the TSG has run for it once more, or was off the GPU for a quantum. A longer
-//! slice is granted only to a TSG that was off the GPU, out of its credit, and held until that is spent. A
-//! turn that begins just before makes debt of it: what was granted in one go, and a quantum, at most. So
-//! over any n turns a TSG runs for no longer than n times the slice of the table, the bound of the credit,
-//! and that debt, whichever deadlines it tells; and it gives others no more than the bound before it has
-//! its usual slice again.
+//! A deadline is the word of its owner, who may tell any; so longer slices are paid for with the time that
+//! shorter ones gave ([`account`]).
 
+mod account;
 mod open;
 mod terms;
 
+use self::account::Account;
 pub(crate) use self::{
     open::Open,
     terms::Terms, //
@@ -78,64 +67,43 @@ pub(crate) enum Urgency {
 ///
 /// # Invariants
 ///
-/// `expected`, `credit` and `forgone` are [`LONGEST`] at most, `debt` twice that. One of `credit` and `debt`
-/// is nothing.
+/// `expected` is [`LONGEST`] at most.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Claimant {
-    /// It at the last look.
-    last: Option<Mark>,
+    account: Account,
     /// It when requests ended last.
     ended: Option<Mark>,
     /// The GPU time of a request.
     expected: Option<Ns>,
     /// The first deadline, and the GPU time of the TSG when it became that.
     front: Option<(Ns, Ns)>,
-    credit: Ns,
-    /// What it spent beyond its credit.
-    debt: Ns,
-    /// The longest slice that its turn may have begun with.
-    loaded: Us,
-    /// The GPU time for which it may have it.
-    tail: Ns,
-    /// It was off the GPU from the look before to the last.
-    was_off: bool,
-    /// The rest of longer slices that it did not have, and has not earned: others may not have had it.
-    forgone: Ns,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Mark {
-    now: Ns,
     ran: Ns,
     ended: u64,
-    is_runnable: bool,
 }
 
 impl Claimant {
     /// Nothing is known of it.
     pub(crate) const NEW: Self = Self {
-        last: None,
+        account: Account::NEW,
         ended: None,
         expected: None,
         front: None,
-        credit: Ns::ZERO,
-        debt: Ns::ZERO,
-        loaded: Us(0),
-        tail: Ns::ZERO,
-        was_off: true,
-        forgone: Ns::ZERO,
     };
 
     /// The credit.
     #[allow(dead_code, reason = "the tests ask")]
     pub(crate) fn credit(&self) -> Ns {
-        self.credit
+        self.account.credit()
     }
 
     /// The debt.
     #[allow(dead_code, reason = "the tests ask")]
     pub(crate) fn debt(&self) -> Ns {
-        self.debt
+        self.account.debt()
     }
 
     /// The GPU time of a request, if any was seen.
@@ -147,7 +115,7 @@ impl Claimant {
     /// Decides, once in a quantum. Returns the slice in place of that of the table; `None`: that.
     pub(crate) fn step(&mut self, terms: &Terms, seen: &Seen, open: &Open) -> Option<Us> {
         self.learn(seen);
-        self.account(terms, seen);
+        self.account.look(terms, seen);
         self.follow(seen, open);
         let urgency = self.urgency(terms, seen, open)?;
         let wanted = match urgency {
@@ -157,7 +125,7 @@ impl Claimant {
         };
         let slice = if wanted > seen.table {
             self.longer(terms, seen, wanted)
-        } else if self.credit >= Ns::from(terms.credit) {
+        } else if self.account.credit() >= Ns::from(terms.credit) {
             // It has given others what it can have back.
             seen.table
         } else {
@@ -166,15 +134,16 @@ impl Claimant {
         (slice != seen.table).then_some(slice)
     }
 
-    /// A slice above that of the table, as far as the credit goes; what is granted is held until then.
+    /// A slice above that of the table, as far as the credit goes. It is held until that is spent, or the
+    /// TSG was off the GPU, so that no two lengths above the table's follow each other in one turn.
     fn longer(&self, terms: &Terms, seen: &Seen, wanted: Us) -> Us {
         let credit = match seen.may_lengthen {
-            true => us(self.credit),
+            true => us(self.account.credit()),
             false => 0,
         };
-        let with = |credit: u32| wanted.min(Us(seen.table.0.saturating_add(credit)));
-        if self.was_off {
-            with(credit)
+        let with = |credit: u32| Us(seen.table.0.saturating_add(credit));
+        if self.account.was_off() {
+            with(credit).min(wanted)
         } else if credit > 0 && seen.slice > seen.table {
             with(terms.credit.0).min(seen.slice)
         } else {
@@ -184,7 +153,10 @@ impl Claimant {
 
     /// The GPU time of a request: the mean of the last eight or so.
     fn learn(&mut self, seen: &Seen) {
-        let mark = Mark::of(seen);
+        let mark = Mark {
+            ran: seen.ran,
+            ended: seen.ended,
+        };
         let Some(before) = self.ended else {
             self.ended = Some(mark);
             return;
@@ -203,70 +175,6 @@ impl Claimant {
         }));
     }
 
-    /// Charges, or pays, for the slice since the last look.
-    fn account(&mut self, terms: &Terms, seen: &Seen) {
-        let now = Mark::of(seen);
-        let Some(last) = self.last.replace(now) else {
-            return;
-        };
-        let passed = seen.now.saturating_sub(last.now).0.min(LONGEST);
-        let ran = seen.ran.saturating_sub(last.ran).0.min(passed);
-        let waited = match last.is_runnable && seen.is_runnable {
-            true => passed - ran,
-            // It has nothing to run, and gives nothing.
-            false => 0,
-        };
-        self.was_off = ran == 0;
-        if seen.slice >= self.loaded {
-            (self.loaded, self.tail) = (seen.slice, Ns::from(seen.slice));
-            self.settle(seen.table, seen.slice, ran);
-        } else {
-            let old = ran.min(self.tail.0);
-            self.tail = Ns(self.tail.0 - old);
-            self.settle(seen.table, self.loaded, old);
-            self.settle(seen.table, seen.slice, ran - old);
-        }
-        if self.was_off || self.tail == Ns::ZERO {
-            (self.loaded, self.tail) = (seen.slice, Ns::from(seen.slice));
-        }
-        self.earn(terms, last.is_runnable && seen.is_runnable, waited);
-    }
-
-    /// Spends, or forgoes, what is due for `ran` of a turn of `slice`.
-    fn settle(&mut self, table: Us, slice: Us, ran: u64) {
-        let (table, slice) = (u64::from(table.0), u64::from(slice.0));
-        // Below 2^34 times 2^32, as is each sum of two.
-        let share = |of: u64| ran.saturating_mul(of).checked_div(slice).unwrap_or(0);
-        if slice > table {
-            let due = share(slice - table);
-            let more = due.saturating_sub(self.credit.0);
-            // INVARIANT: There is debt only where no credit is left, and no more than that.
-            self.credit = Ns(self.credit.0.saturating_sub(due));
-            self.debt = Ns(self.debt.0.saturating_add(more).min(2 * LONGEST));
-            self.forgone = Ns::ZERO;
-        } else {
-            // What a turn forgoes can be had only in the wait that follows it.
-            let due = share(table - slice);
-            let most = due.saturating_add((table - slice) * 1_000).min(LONGEST);
-            // INVARIANT: No longer than that.
-            self.forgone = Ns(self.forgone.0.saturating_add(due).min(most));
-        }
-    }
-
-    /// Pays for what was forgone as others ran.
-    fn earn(&mut self, terms: &Terms, has_work: bool, waited: u64) {
-        let earned = self.forgone.0.min(waited);
-        self.forgone = match has_work {
-            true => Ns(self.forgone.0 - earned),
-            false => Ns::ZERO,
-        };
-        let rest = earned.saturating_sub(self.debt.0);
-        // INVARIANT: Debt goes first. The bound is a tunable of 10 s at most.
-        self.debt = Ns(self.debt.0.saturating_sub(earned));
-        let credit = self.credit.0.saturating_add(rest);
-        self.credit = Ns(credit.min(Ns::from(terms.credit).0).min(LONGEST));
-    }
-
     /// Notes another first request. One that was over in time has lost nothing.
     fn follow(&mut self, seen: &Seen, open: &Open) {
         let first = open.first();
@@ -278,7 +186,7 @@ impl Claimant {
             .front
             .is_some_and(|(old, _)| seen.now <= old && is_later(old))
         {
-            self.credit = Ns::ZERO;
+            self.account.clear_credit();
         }
         self.front = first.map(|deadline| (deadline, seen.ran));
     }
@@ -302,17 +210,6 @@ impl Claimant {
             remaining = remaining.saturating_add(expected);
         }
         Some(urgency)
-    }
-}
-
-impl Mark {
-    fn of(seen: &Seen) -> Self {
-        Self {
-            now: seen.now,
-            ran: seen.ran,
-            ended: seen.ended,
-            is_runnable: seen.is_runnable,
-        }
     }
 }
 

@@ -68,6 +68,14 @@ fn unsound_command_lines_are_told_in_a_sentence() {
             &["run", "--workload", "A", "--slices", "thin"],
             "name one of table, exponential, pid",
         ),
+        (
+            &["run", "--workload", "A", "--slack-credit-us", "10000001"],
+            "10000001",
+        ),
+        (
+            &["run", "--workload", "A", "--slack-quantum-us", "499"],
+            "499",
+        ),
         (&["sweep", "everything"], "everything"),
     ] {
         replay(args)
@@ -269,6 +277,33 @@ fn slices_follow_a_target() {
         "100",
     ]);
     assert!(short.1 != pid.1, "{short:?} {pid:?}");
+}
+
+#[test]
+fn slices_follow_slacks() {
+    let switches = |more: &[&str]| {
+        let dir = tempfile::tempdir().expect("a temporary folder");
+        let path = dir.path().join("rows.json");
+        let json = path.to_str().expect("its path is text");
+        let run = ["run", "--workload", "D", "--seconds", "2", "--json", json];
+        let args = ["--policy", "zernel", "--deadlines-us", "3000,20000"];
+        replay(&[&run[..], &args, more].concat()).assert().code(0);
+        let text = fs::read_to_string(&path).expect("a file");
+        let value: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        let row = &value["rows"][0];
+        (
+            row["policy"].to_string().contains("slack"),
+            row["switches"].as_f64(),
+        )
+    };
+    let (table, slack) = (switches(&[]), switches(&["--slices", "slack"]));
+    assert!(!table.0 && slack.0 && table.1.is_some());
+    assert!(slack.1 > table.1, "{slack:?} {table:?}");
+    // Without a credit it is the table.
+    let none = switches(&["--slices", "slack", "--slack-credit-us", "0"]);
+    assert_eq!((none.0, none.1), (true, table.1));
+    let slow = switches(&["--slices", "slack", "--slack-quantum-us", "10000"]);
+    assert!(slow.1 != slack.1, "{slow:?} {slack:?}");
 }
 
 #[test]

@@ -29,6 +29,7 @@ pub const SUITE: Suite = suite(
         case("an_owner_keeps_nothing", an_owner_keeps_nothing),
         case("slices_follow_latencies", slices_follow_latencies),
         case("slices_follow_slacks", slack::slices_follow_slacks),
+        case("slacks_end", slack::slacks_end),
         case("a_liar_gains_nothing", slack::a_liar_gains_nothing),
         case("changed_under_load", changed_under_load),
     ],

@@ -8,9 +8,15 @@ use libzernel::request::{Begin, Number, Slot, Slots};
 use libzernel::sim::{Context, Item};
 use libzernel::{Level, Target, Zernel};
 
+use testkit::passing;
+
 use super::ENDLESS;
 use crate::check_eq;
-use crate::common::{default_of, level, tune, wait_until, wait_until_within, Lab, SOON};
+use crate::child::Child;
+use crate::common::{
+    default_of, level, load_all, told_slice_of, tune, unload_soon, wait_until, wait_until_within,
+    Lab, SOON,
+};
 use crate::harness::Outcome;
 
 /// The slice of level 3.
@@ -119,6 +125,62 @@ pub(super) fn slices_follow_slacks() -> Outcome {
     // Nothing is known of it any more.
     std::thread::sleep(Duration::from_millis(20));
     lab.wait_slice(&one.context, TABLE)
+}
+
+/// Slices are those of the table again with the process that has the requests, with another policy, and
+/// places come back with the provider.
+pub(super) fn slacks_end() -> Outcome {
+    let lab = stage()?;
+    tune("slack_credit_us", 10_000_000)?;
+    tune("slice_policy", "slack")?;
+    let early = default_of("slack_early_us");
+    let one = Tenant::new(&lab)?;
+    for _ in 0..5 {
+        one.serve(FAR, Duration::from_millis(2))?;
+    }
+    // Another process of the user has requests of the TSG, and is killed.
+    let (ours, theirs) = passing::pair()?;
+    let child = Child::spawn(|| {
+        let slots = Slots::map(&Zernel::open()?, 0..1)?;
+        let slot = slots.slot(0).context("it was mapped")?;
+        slot.begin(&Begin::new(one.tsg).key(1).slo(FAR))?;
+        passing::send_number(&theirs, 0)?;
+        std::thread::sleep(FAR);
+        Ok(())
+    })?;
+    passing::receive_number(&ours)?;
+    lab.wait_slice(&one.context, early)?;
+    child.kill()?;
+    child.end()?;
+    lab.wait_slice(&one.context, TABLE)?;
+    // Other policies, and another level, while one is in flight.
+    let open = one.begin(FAR)?;
+    for policy in ["table", "pid", "exponential"] {
+        lab.wait_slice(&one.context, early)?;
+        tune("slice_policy", policy)?;
+        lab.wait_slice(&one.context, TABLE)?;
+        tune("slice_policy", "slack")?;
+        // Nothing is known of it any more.
+        for _ in 0..2 {
+            one.serve(FAR, Duration::from_millis(2))?;
+        }
+        one.begin(FAR)?;
+    }
+    ensure!(one.slot()?.done_call(open).is_err(), "it is over");
+    lab.wait_slice(&one.context, early)?;
+    lab.zernel.set_class(&Target::Tsg(one.tsg), Level::BE)?;
+    lab.wait_slice(&one.context, told_slice_of(7))?;
+    // The provider goes with requests in flight, whose places others have then.
+    drop((one, lab));
+    unload_soon("zernel_sim")?;
+    load_all()?;
+    let lab = stage()?;
+    let two = Tenant::new(&lab)?;
+    for _ in 0..5 {
+        two.serve(FAR, Duration::from_millis(2))?;
+    }
+    two.begin(FAR)?;
+    lab.wait_slice(&two.context, early)
 }
 
 /// A tenant whose deadlines are always over has the slice of the table and its share; one that has time
