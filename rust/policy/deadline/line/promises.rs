@@ -154,7 +154,7 @@ mod tests {
         };
         assert_eq!(ask(9_900, 51), Err(Refused::Late(None)));
         assert_eq!(ask(9_999, 51), Err(Refused::Late(None)));
-        // What is left of it counts, and no more.
+        // The rest of it counts, and no more.
         assert_eq!(ask(10_000, 50), Ok(true));
         assert_eq!(ask(10_000, 51), Err(Refused::Late(Some(Ns(10_101)))));
     }

@@ -289,7 +289,7 @@ pub(super) fn counts_preparations() -> Outcome {
     Ok(())
 }
 
-/// What was promised to a TSG is missed by that one, also where its slot is another's next.
+/// A promise to a TSG is missed by that one, also where its slot is another TSG's next.
 pub(super) fn counts_in_its_tsg() -> Outcome {
     let (lab, client) = stage(Level::LC)?;
     let other = Client::new(&lab)?;
