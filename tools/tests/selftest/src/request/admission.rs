@@ -2,6 +2,7 @@
 //! Deadlines that are promised at begin: those that are kept, those that are refused, and tenants that lie.
 
 use std::os::fd::AsFd as _;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use anyhow::{bail, ensure, Context as _, Result};
@@ -304,6 +305,43 @@ pub(super) fn counts_in_its_tsg() -> Outcome {
         check_eq!(stats.missed, missed, "{stats:?}");
     }
     Ok(())
+}
+
+/// A class that changes all the time has no request begin among those of another level, and none is lost.
+pub(super) fn moves_with_its_class() -> Outcome {
+    let (lab, client) = stage(Level::LC)?;
+    let since = Since::now(&lab.zernel)?;
+    let slot = client.slot(0);
+    let is_over = AtomicBool::new(false);
+    let mut accepted = 0;
+    std::thread::scope(|scope| -> Outcome {
+        let target = Target::Tsg(client.tsg);
+        let mover = scope.spawn(|| -> Outcome {
+            while !is_over.load(Relaxed) {
+                lab.zernel.set_class(&target, level(1))?;
+                lab.zernel.set_class(&target, Level::LC)?;
+            }
+            Ok(())
+        });
+        let all = (0..500).try_for_each(|_| -> Outcome {
+            match slot.begin(&needing(&client, ms(10), ms(9_000))) {
+                Ok(begun) => {
+                    accepted += 1;
+                    slot.done_call(begun.number)?;
+                }
+                other => {
+                    check_eq!(errno(other), Some(Errno::AGAIN), "moved");
+                }
+            }
+            Ok(())
+        });
+        is_over.store(true, Relaxed);
+        mover.join().map_err(|_| anyhow::anyhow!("a panic"))??;
+        all
+    })?;
+    let stats = since.stats()?;
+    check_eq!((stats.accepted, stats.missed), (accepted, 0), "{stats:?}");
+    since.expect(ends!(done: accepted))
 }
 
 /// A tenant that gives up its requests when they have taken long is believed once.
