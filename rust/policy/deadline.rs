@@ -5,6 +5,8 @@ pub(crate) mod admission;
 pub(crate) mod burst;
 mod entry;
 pub(crate) mod line;
+mod load;
+mod users;
 
 use super::units::Ns;
 

@@ -18,107 +18,33 @@
 //! sequence of the same requests ends later than this one. A shorter burst, or data that is ready earlier,
 //! makes no end later.
 //!
-//! A user's share: while others ask, too, promises to one user fill half of the time to each
-//! deadline at most. Requests of others that hold no promise count for half of that time at most, so that
-//! nobody has all refused by requests that promise nothing.
+//! The time before a request is due is free for others: those before it are to be over by then, and no
+//! earlier. One that would be in the way of a promised one before it at its own deadline gets a place as if
+//! its deadline were earlier, if there is one.
+//!
+//! A user's share: promises to each of *n* users that ask fill a part of *1 / n* of the time to each deadline
+//! at most. Requests of others that hold no promise count for half of that time at most, so that nobody has
+//! all refused by requests that promise nothing.
 
-use super::HORIZON;
+use super::{
+    load::Load,
+    HORIZON, //
+};
 use crate::policy::units::Ns;
 
-/// A request that was not triggered yet, in the order of deadlines.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Job {
-    /// Its user.
-    pub(crate) user: u32,
-    /// The time by which it is to be done.
-    pub(crate) deadline: Ns,
-    /// The time of its trigger, at the earliest.
-    pub(crate) due: Ns,
-    /// Its time on the GPU, from its trigger to its end.
-    pub(crate) demand: Ns,
-    /// It was admitted.
-    pub(crate) is_promised: bool,
-    /// It is due, and waits.
-    pub(crate) waits: bool,
-}
-
-/// A request that asks for a promise.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Ask {
-    /// Its user.
-    pub(crate) user: u32,
-    /// The time by which it wants to be done.
-    pub(crate) deadline: Ns,
-    /// The time of its trigger, at the earliest.
-    pub(crate) due: Ns,
-    /// Its time on the GPU, from its trigger to its end.
-    pub(crate) demand: Ns,
-}
-
-/// The GPU as a request finds it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Now {
-    /// The time.
-    pub(crate) at: Ns,
-    /// The time from which the GPU is free for its lane.
-    pub(crate) free: Ns,
-    /// Other users ask, too.
-    pub(crate) is_shared: bool,
-}
-
-impl Now {
-    /// Half of the time to a deadline.
-    fn half(&self, deadline: Ns) -> Ns {
-        Ns(deadline.saturating_sub(self.at).0 / 2)
-    }
-
-    /// The time of which so much is the half.
-    fn twice(&self, time: Ns) -> Ns {
-        self.at.saturating_add(time).saturating_add(time)
-    }
-}
-
-/// The demand of the requests up to one of them.
-#[derive(Clone, Copy)]
-struct Load {
-    /// The end of those that count in full.
-    end: Ns,
-    /// The demand of those that hold no promise, and are another user's.
-    open: Ns,
-    /// The promised demand of the user that asks.
-    own: Ns,
-}
-
-impl Load {
-    fn add(&mut self, job: &Job, ask: &Ask) {
-        let is_own = job.user == ask.user;
-        if !job.is_promised && !is_own {
-            self.open = self.open.saturating_add(job.demand);
-            return;
-        }
-        self.end = self.end.max(job.due).saturating_add(job.demand);
-        if is_own && job.is_promised {
-            self.own = self.own.saturating_add(job.demand);
-        }
-    }
-
-    /// The end, with a part of what is open, by this deadline.
-    fn end_by(&self, deadline: Ns, now: &Now) -> Ns {
-        self.end.saturating_add(self.open.min(now.half(deadline)))
-    }
-
-    /// The earliest deadline by which one behind them ends, where it does at `end` but for what is open.
-    fn least(&self, end: Ns, now: &Now) -> Ns {
-        let in_full = end.saturating_add(self.open);
-        in_full.min(now.twice(end.saturating_sub(now.at)))
-    }
-}
+pub(crate) use super::load::{Ask, Job, Now};
 
 /// Most requests that are looked at: three times each.
 pub(crate) const MOST: usize = 64;
 
+/// No demand counts for longer, so that the sum of all is exact: 4 years.
+const LONGEST: Ns = Ns(1 << 57);
+
 /// Tests a request against those of its lane: `job` has them by number below `count`, in the order of
 /// deadlines, without those that do not count. The new one is behind others of its deadline.
+///
+/// Returns the deadline that gives it its place in the order: its own, or an earlier one where it would
+/// be in the way of others at its own.
 ///
 /// # Errors
 ///
@@ -129,16 +55,24 @@ pub(crate) fn test(
     now: &Now,
     count: usize,
     job: impl Fn(usize) -> Option<Job>,
-) -> Result<(), Option<Ns>> {
+) -> Result<Ns, Option<Ns>> {
     let count = count.min(MOST);
+    let job = |at| {
+        job(at).map(|job| Job {
+            demand: job.demand.min(LONGEST),
+            ..job
+        })
+    };
     let none = Load {
         end: now.free.max(now.at),
         open: Ns::ZERO,
         own: Ns::ZERO,
     };
-    let (blocking, room) = look(ask, now, none, count, &job);
+    let spots = look(ask, now, none, count, &job);
+    let spot = |at: usize| spots.get(at).copied().unwrap_or(Spot::LAST);
     let mut load = none;
-    let mut least = ask.deadline;
+    let mut behind = Ns::ZERO;
+    let mut earlier = None;
     for at in 0..=count {
         let next = match at < count {
             true => match job(at) {
@@ -147,106 +81,110 @@ pub(crate) fn test(
             },
             false => None,
         };
-        if next.is_none_or(|next| next.deadline > ask.deadline) {
-            let end = load.end.max(ask.due).saturating_add(ask.demand);
-            let blocked = match ask.due <= now.at {
-                true => Ns::ZERO,
-                false => blocking.get(at).copied().unwrap_or(Ns::ZERO),
-            };
-            let mut needed = load.least(end.saturating_add(blocked), now).max(least);
-            if now.is_shared {
-                needed = needed.max(now.twice(load.own.saturating_add(ask.demand)));
-            }
-            let left = room.get(at).copied().unwrap_or(Ns(u64::MAX));
+        let here = spot(at);
+        let end = load.end.max(ask.due).saturating_add(ask.demand);
+        let blocked = match ask.due <= now.at {
+            true => Ns::ZERO,
+            false => here.blocking,
+        };
+        let mut needed = load.least(end.saturating_add(blocked), now).max(behind);
+        if now.users > 1 {
+            needed = needed.max(now.shared(load.own.saturating_add(ask.demand)));
+        }
+        let fits = |needed: Ns| {
             let is_before = next.is_none_or(|next| needed < next.deadline);
-            if is_before && end.saturating_sub(load.end) <= left {
-                let is_far = needed > now.at.saturating_add(HORIZON);
-                return match needed <= ask.deadline {
-                    true => Ok(()),
-                    false => Err((!is_far).then_some(needed)),
-                };
+            is_before && end <= here.latest && ask.demand <= here.share
+        };
+        match next.is_none_or(|next| next.deadline > ask.deadline) {
+            false if fits(needed) => earlier = Some(needed),
+            false => {}
+            true => {
+                let needed = needed.max(ask.deadline);
+                if needed == ask.deadline && fits(needed) {
+                    return Ok(needed);
+                }
+                if let Some(earlier) = earlier {
+                    return Ok(earlier);
+                }
+                if fits(needed) {
+                    let is_far = needed > now.at.saturating_add(HORIZON);
+                    return Err((!is_far).then_some(needed));
+                }
             }
         }
         if let Some(next) = next {
             load.add(&next, ask);
-            least = least.max(next.deadline);
+            behind = behind.max(next.deadline);
             // It may be triggered just before that one is due.
-            let before = blocking.get(at + 1).copied().unwrap_or(Ns::ZERO);
             let blocked = load.end_by(next.deadline, now).saturating_add(ask.demand);
-            if next.is_promised && !next.waits && ask.demand > before && blocked > next.deadline {
-                return Err(None);
+            let is_longest = ask.demand > spot(at + 1).blocking;
+            if next.is_promised && !next.waits && is_longest && blocked > next.deadline {
+                return earlier.ok_or(None);
             }
         }
     }
     Err(None)
 }
 
-/// Of each place: the longest demand from there on, and the time by which the requests there may be
-/// later, as far as they were promised anything.
+/// A place in the order, before a request or behind all.
+#[derive(Clone, Copy)]
+struct Spot {
+    /// The longest demand from there on.
+    blocking: Ns,
+    /// The time by which those before are to be over, so that those from there on are in time, as far as
+    /// they were promised anything.
+    latest: Ns,
+    /// The demand that the share of the user has room for, for its promises from there on.
+    share: Ns,
+}
+
+impl Spot {
+    /// Behind all.
+    const LAST: Self = Self {
+        blocking: Ns::ZERO,
+        latest: Ns(u64::MAX),
+        share: Ns(u64::MAX),
+    };
+}
+
+/// All places, from the last one on. The time in which the GPU is idle before a request is due makes that
+/// one no later.
 fn look(
     ask: &Ask,
     now: &Now,
     mut load: Load,
     count: usize,
     job: &impl Fn(usize) -> Option<Job>,
-) -> ([Ns; MOST], [Ns; MOST]) {
-    let mut blocking = [Ns::ZERO; MOST];
-    let mut longest = Ns::ZERO;
-    for (at, place) in blocking.iter_mut().enumerate().take(count).rev() {
-        longest = longest.max(job(at).map_or(Ns::ZERO, |job| job.demand));
-        *place = longest;
-    }
-    let mut room = [Ns(u64::MAX); MOST];
-    for (at, place) in room.iter_mut().enumerate().take(count) {
-        let Some(job) = job(at) else {
-            continue;
-        };
+) -> [Spot; MOST] {
+    for job in (0..count).filter_map(job) {
         load.add(&job, ask);
-        if !job.is_promised {
-            continue;
-        }
-        let blocked = match job.waits {
-            true => Ns::ZERO,
-            false => blocking.get(at + 1).copied().unwrap_or(Ns::ZERO),
-        };
-        let end = load.end_by(job.deadline, now).saturating_add(blocked);
-        *place = job.deadline.saturating_sub(end);
-        if now.is_shared && job.user == ask.user {
-            *place = now.half(job.deadline).saturating_sub(load.own).min(*place);
-        }
     }
-    let mut least = Ns(u64::MAX);
-    for place in room.iter_mut().take(count).rev() {
-        least = least.min(*place);
-        *place = least;
-    }
-    (blocking, room)
-}
-
-/// The users that asked last: two, so that each can tell whether another did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Askers {
-    last: Option<(u32, Ns)>,
-    other: Option<(u32, Ns)>,
-}
-
-impl Askers {
-    /// None.
-    pub(crate) const NONE: Self = Self {
-        last: None,
-        other: None,
-    };
-
-    /// A user asks. Returns whether another has within [`HORIZON`].
-    pub(crate) fn ask(&mut self, user: u32, now: Ns) -> bool {
-        match self.last {
-            Some((last, _)) if last != user => self.other = self.last,
-            _ => {}
+    let mut spots = [Spot::LAST; MOST];
+    let mut spot = Spot::LAST;
+    for (at, place) in spots.iter_mut().enumerate().take(count).rev() {
+        if let Some(job) = job(at) {
+            if job.is_promised {
+                let blocked = match job.waits {
+                    true => Ns::ZERO,
+                    false => spot.blocking,
+                };
+                let open = load.open.min(now.half(job.deadline));
+                let latest = job.deadline.saturating_sub(open.saturating_add(blocked));
+                spot.latest = spot.latest.min(latest);
+            }
+            if now.users > 1 && job.is_own(ask) {
+                let left = now.share(job.deadline).saturating_sub(load.own);
+                spot.share = spot.share.min(left);
+            }
+            if !job.is_open(ask) && spot.latest != Spot::LAST.latest {
+                spot.latest = spot.latest.saturating_sub(job.demand).max(job.due);
+            }
+            spot.blocking = spot.blocking.max(job.demand);
+            load.take(&job, ask);
         }
-        self.last = Some((user, now));
-        self.other
-            .is_some_and(|(other, at)| other != user && now.saturating_sub(at) <= HORIZON)
+        *place = spot;
     }
+    spots
 }
 
 #[cfg(any(test, zernel_kunit))]
@@ -260,7 +198,7 @@ mod tests {
     const IDLE: Now = Now {
         at: Ns(1_000),
         free: Ns::ZERO,
-        is_shared: false,
+        users: 1,
     };
     const ASK: Ask = Ask {
         user: 1,
@@ -278,7 +216,7 @@ mod tests {
     };
 
     fn ask<const N: usize>(ask: Ask, now: Now, jobs: [Job; N]) -> Result<(), Option<Ns>> {
-        test(&ask, &now, N, |at| jobs.get(at).copied())
+        test(&ask, &now, N, |at| jobs.get(at).copied()).map(drop)
     }
 
     #[test]
@@ -354,12 +292,83 @@ mod tests {
         assert_eq!(ask(patient, IDLE, [waits]), Ok(()));
     }
 
+    /// A request that is due later, with no time to spare.
+    const TIGHT: Job = Job {
+        deadline: Ns(9_060),
+        due: Ns(9_000),
+        waits: false,
+        ..JOB
+    };
+
     #[test]
-    fn a_user_has_half_beside_others() {
-        let shared = Now {
-            is_shared: true,
-            ..IDLE
+    fn the_time_before_one_is_due_is_free() {
+        // As promised, and not one more.
+        assert_eq!(ask(ASK, IDLE, [TIGHT]), Ok(()));
+        let long = Ask {
+            deadline: Ns(9_059),
+            demand: Ns(8_000),
+            ..ASK
         };
+        assert_eq!(ask(long, IDLE, [TIGHT]), Ok(()));
+        let longer = Ask {
+            demand: Ns(8_001),
+            ..long
+        };
+        assert_eq!(ask(longer, IDLE, [TIGHT]), Err(None));
+        // One between has that time, too.
+        let between = Job {
+            deadline: Ns(5_000),
+            demand: Ns(7_000),
+            due: Ns(1_500),
+            is_promised: false,
+            user: 1,
+            ..JOB
+        };
+        let short = Ask {
+            demand: Ns(1_000),
+            deadline: Ns(4_000),
+            ..ASK
+        };
+        assert_eq!(ask(short, IDLE, [between, TIGHT]), Ok(()));
+        let late = Ask {
+            demand: Ns(1_001),
+            ..short
+        };
+        assert_eq!(ask(late, IDLE, [between, TIGHT]), Err(None));
+    }
+
+    #[test]
+    fn one_that_is_in_the_way_goes_before() {
+        let patient = Ask {
+            deadline: Ns(20_000),
+            demand: Ns(100),
+            ..ASK
+        };
+        let place = |jobs: [Job; 1]| test(&patient, &IDLE, 1, |at| jobs.get(at).copied());
+        assert_eq!(place([TIGHT]), Ok(Ns(1_100)));
+        // Where it is in nobody's way it has its own.
+        let waits = Job {
+            waits: true,
+            ..TIGHT
+        };
+        assert_eq!(place([waits]), Ok(Ns(20_000)));
+        let at_ease = Job {
+            deadline: Ns(9_160),
+            ..TIGHT
+        };
+        assert_eq!(place([at_ease]), Ok(Ns(20_000)));
+        // There is no such place.
+        let soon = Job {
+            due: Ns(1_050),
+            deadline: Ns(1_140),
+            ..TIGHT
+        };
+        assert_eq!(place([soon]), Err(None));
+    }
+
+    #[test]
+    fn a_user_has_its_share_beside_others() {
+        let shared = Now { users: 2, ..IDLE };
         assert_eq!(ask(ASK, shared, []), Err(Some(Ns(1_120))));
         let own = Job {
             user: 1,
@@ -378,6 +387,8 @@ mod tests {
         };
         assert_eq!(ask(fits, shared, [own]), Ok(()));
         assert_eq!(ask(short, IDLE, [own]), Ok(()));
+        let third = Now { users: 3, ..IDLE };
+        assert_eq!(ask(fits, third, []), Err(Some(Ns(1_120))));
     }
 
     #[test]
@@ -420,17 +431,5 @@ mod tests {
                 assert!(answer.is_ok() || answer == Err(None));
             }
         }
-    }
-
-    #[test]
-    fn another_user_is_remembered() {
-        let mut askers = Askers::NONE;
-        assert!(!askers.ask(1, Ns(0)));
-        assert!(!askers.ask(1, Ns(1)));
-        assert!(askers.ask(2, Ns(2)));
-        assert!(askers.ask(1, Ns(3)));
-        assert!(askers.ask(1, Ns(HORIZON.0)));
-        assert!(!askers.ask(1, Ns(HORIZON.0 + 3)));
-        assert!(askers.ask(2, Ns(HORIZON.0 + 4)));
     }
 }

@@ -40,6 +40,13 @@ impl Bursts {
         self.mean = follow(self.mean, took, 8).max(Ns(1));
     }
 
+    /// One took this time at least. It says nothing of those that are shorter, nor where none was seen.
+    pub(crate) fn observe_least(&mut self, least: Ns) {
+        if self.bound().is_some_and(|bound| least > bound) {
+            self.observe(least);
+        }
+    }
+
     /// The time that a burst seldom exceeds: the mean and four mean deviations. `None`: none was seen.
     pub(crate) fn bound(&self) -> Option<Ns> {
         let spread = Ns(self.deviation.0.saturating_mul(4));
@@ -57,8 +64,9 @@ fn follow(old: Ns, new: Ns, part: u64) -> Ns {
 
 /// The factor by which a user's bursts are longer than told and learned, in sixteenths.
 ///
-/// It rises to the worst at once, and falls by an eighth of its excess with each burst that is not longer. So
-/// a tenant with a new key for each lie has one of them believed.
+/// It rises to the worst at once, and falls by an eighth of the way to that of each burst that is not as much
+/// longer. So a tenant with a new key for each lie has one of them believed, and one whose lies are alike
+/// has no other. A burst of less than [`Self::LEAST`] counts as that: a small error in a short one is no lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Trust(u64);
 
@@ -66,6 +74,7 @@ impl Trust {
     const ONE: u64 = 16;
     /// A microsecond that becomes a second.
     const MOST: u64 = Self::ONE << 20;
+    const LEAST: Ns = Ns(1_000);
 
     /// Its bursts are as told.
     pub(crate) const NEW: Self = Self(Self::ONE);
@@ -77,6 +86,10 @@ impl Trust {
 
     /// The burst to count with where this one is told or learned.
     pub(crate) fn applied(self, burst: Ns) -> Ns {
+        let burst = match self {
+            Self::NEW => burst,
+            _ => burst.max(Self::LEAST),
+        };
         let parts = burst.min(HORIZON).0.saturating_mul(self.0);
         Ns(parts.div_ceil(Self::ONE)).min(HORIZON)
     }
@@ -85,11 +98,12 @@ impl Trust {
     #[must_use]
     pub(crate) fn after(self, said: Ns, took: Ns) -> Self {
         let took = took.min(HORIZON).0.saturating_mul(Self::ONE);
-        let factor = took.div_ceil(said.0.max(1)).min(Self::MOST);
-        match factor > self.0 {
-            true => Self(factor),
-            false => Self(self.0 - (self.0 - Self::ONE).div_ceil(8)),
-        }
+        let factor = took.div_ceil(said.max(Self::LEAST).0).min(Self::MOST);
+        let factor = factor.max(Self::ONE);
+        Self(match factor >= self.0 {
+            true => factor,
+            false => self.0 - (self.0 - factor).div_ceil(8),
+        })
     }
 }
 
@@ -109,6 +123,14 @@ impl Trusts {
         let mut known = self.0.iter().flatten();
         let found = known.find(|(other, _)| *other == user);
         found.map_or(Trust::NEW, |(_, trust)| *trust)
+    }
+
+    /// A burst of a user took this time at least: it lowers no trust that was lower.
+    pub(crate) fn note_least(&mut self, user: u32, said: Ns, least: Ns) {
+        let trust = self.of(user);
+        if trust.after(said, least).sixteenths() > trust.sixteenths() {
+            self.note(user, said, least);
+        }
     }
 
     /// A burst of a user, which was told or learned as `said`.
@@ -195,6 +217,54 @@ mod tests {
             trust = trust.after(told, told);
         }
         assert_eq!(trust, Trust::NEW);
+    }
+
+    #[test]
+    fn lies_that_are_alike_are_not_believed_again() {
+        let (told, took) = (Ns(1_000), Ns(500_000));
+        let mut trust = Trust::NEW;
+        for _ in 0..50 {
+            trust = trust.after(told, took);
+            assert_eq!(trust.applied(told), took);
+        }
+        // A worse one between them does not hide them.
+        trust = trust.after(told, Ns(900_000));
+        for _ in 0..50 {
+            trust = trust.after(told, took);
+            assert!(trust.applied(told) >= took);
+        }
+    }
+
+    #[test]
+    fn a_nanosecond_is_told_as_a_microsecond() {
+        let short = Ns(1);
+        assert_eq!(Trust::NEW.after(short, Ns(900)), Trust::NEW);
+        let trust = Trust::NEW.after(short, Ns(50_000));
+        assert_eq!(trust.applied(Ns(1_000)), Ns(50_000));
+        // As a lie it is none the better for it.
+        assert_eq!(trust.applied(short), Ns(50_000));
+        assert_eq!(Trust::NEW.applied(short), short);
+    }
+
+    #[test]
+    fn the_least_time_makes_nothing_shorter() {
+        let mut bursts = Bursts::NEW;
+        bursts.observe_least(Ns(5_000));
+        assert_eq!(bursts.bound(), None);
+        bursts.observe(Ns(1_000));
+        let bound = bursts.bound();
+        bursts.observe_least(Ns(3_000));
+        assert_eq!(bursts.bound(), bound);
+        bursts.observe_least(Ns(5_000));
+        assert!(bursts.bound() >= Some(Ns(5_000)));
+        let mut trusts = Trusts::NONE;
+        trusts.note_least(1, Ns(1_000), Ns(500_000));
+        let trust = trusts.of(1);
+        assert_eq!(trust.applied(Ns(1_000)), Ns(500_000));
+        for least in [0, 1_000, 500_000] {
+            trusts.note_least(1, Ns(1_000), Ns(least));
+            assert_eq!(trusts.of(1), trust);
+        }
     }
 
     #[test]

@@ -49,6 +49,8 @@ pub(super) struct Entry {
     /// Its time on the GPU, from its trigger to its end, as it is counted with.
     pub(super) demand: Ns,
     pub(super) is_promised: bool,
+    /// The deadline that was asked for, where that of its claim, which orders it, is earlier.
+    pub(super) asked: Ns,
     pub(super) part: Part,
     /// When it got the GPU, if it has it.
     pub(super) since: Ns,

@@ -7,7 +7,7 @@
 //! non-preemptive scheduling of periodic and sporadic tasks*, 1991). A request has the GPU from its trigger
 //! to its end, but for no longer than its lease: one that is stuck holds nobody up for longer.
 //!
-//! The places are few, and a user has a part of them. A request without one is not ordered: it goes when
+//! The places are few, and users have a part of them each. A request without one is not ordered: it goes when
 //! it is due, as all do otherwise.
 //!
 //! A request that asks for it gets its place by a promise ([`admission`]): its deadline is met. It has the GPU
@@ -17,7 +17,6 @@ use super::{
     admission::{
         self,
         Ask,
-        Askers,
         Job,
         Now, //
     },
@@ -25,6 +24,10 @@ use super::{
     entry::{
         Entry,
         Part, //
+    },
+    users::{
+        Askers,
+        Held, //
     },
 };
 use crate::policy::units::Ns;
@@ -60,8 +63,6 @@ pub(crate) struct Line {
 impl Line {
     /// Places.
     pub(crate) const ROOM: usize = 64;
-    /// Places of a user, at most.
-    pub(crate) const PER_USER: usize = 32;
 
     /// Nobody has a place.
     pub(crate) const fn new() -> Self {
@@ -77,9 +78,9 @@ impl Line {
 
     /// A place for a request of a user; `None`: there is no room.
     pub(crate) fn join(&mut self, lane: Lane, user: u32, claim: Claim) -> Option<Place> {
-        let place = self.free_place(user, 0).ok()?;
+        let place = self.free_place(lane, user, 0).ok()?;
         let demand = claim.switch.saturating_add(claim.burst);
-        self.take(place, lane, user, claim, demand, false)
+        self.take(place, lane, user, (claim, claim.deadline), demand, false)
     }
 
     /// A place with a promise for a request of a user, if its deadline and all that were promised are
@@ -96,8 +97,7 @@ impl Line {
         replaced: Option<Place>,
         now: Ns,
     ) -> Result<Place, Refused> {
-        let is_shared = self.askers.ask(user, now);
-        let place = self.free_place(user, usize::from(replaced.is_some()))?;
+        let place = self.free_place(lane, user, usize::from(replaced.is_some()))?;
         let burst = self.trusts.of(user).applied(claim.burst);
         let ask = Ask {
             user,
@@ -108,29 +108,34 @@ impl Line {
         let state = Now {
             at: now,
             free: self.free_from(lane, replaced, now),
-            is_shared,
+            users: self.askers.ask(lane.level, user, now),
         };
-        admission::test(&ask, &state, self.count, |at| self.job(at, lane, replaced))
-            .map_err(Refused::Late)?;
-        self.take(place, lane, user, claim, ask.demand, true)
-            .ok_or(Refused::NoRoom)
+        let job = |at| self.job(at, lane, replaced, now);
+        let before = admission::test(&ask, &state, self.count, job).map_err(Refused::Late)?;
+        let placed = Claim {
+            deadline: before,
+            ..claim
+        };
+        self.take(
+            place,
+            lane,
+            user,
+            (placed, claim.deadline),
+            ask.demand,
+            true,
+        )
+        .ok_or(Refused::NoRoom)
     }
 
     /// A place that is free. `spare`: so many of the user's will be, too.
-    fn free_place(&self, user: u32, spare: usize) -> Result<usize, Refused> {
-        let mut free = None;
-        let mut own = 0_usize;
-        for (place, entry) in self.entries.iter().enumerate() {
-            match entry {
-                Some(entry) if entry.user == user => own += 1,
-                Some(_) => {}
-                None if free.is_none() => free = Some(place),
-                None => {}
-            }
-        }
-        if own.saturating_sub(spare) >= Self::PER_USER {
-            return Err(Refused::OverQuota);
-        }
+    fn free_place(&self, lane: Lane, user: u32, spare: usize) -> Result<usize, Refused> {
+        let mut held = Held::new(lane, user);
+        self.entries
+            .iter()
+            .flatten()
+            .for_each(|entry| held.count(entry));
+        held.may_take(Self::ROOM, spare)?;
+        let free = self.entries.iter().position(Option::is_none);
         free.ok_or(Refused::NoRoom)
     }
 
@@ -139,7 +144,7 @@ impl Line {
         place: usize,
         lane: Lane,
         user: u32,
-        claim: Claim,
+        (claim, asked): (Claim, Ns),
         demand: Ns,
         is_promised: bool,
     ) -> Option<Place> {
@@ -159,6 +164,7 @@ impl Line {
             claim,
             demand,
             is_promised,
+            asked,
             part: Part::Apart,
             since: Ns::ZERO,
         });
@@ -174,6 +180,15 @@ impl Line {
             }
         }
         self.leave(place)
+    }
+
+    /// The burst of a request takes this time at least.
+    pub(crate) fn lasts(&mut self, place: Place, least: Ns) {
+        if let Some(Some(entry)) = self.entries.get(place.0) {
+            if entry.is_promised {
+                self.trusts.note_least(entry.user, entry.claim.burst, least);
+            }
+        }
     }
 
     /// A request gives its place back. Returns its lane.
@@ -202,7 +217,7 @@ impl Line {
 
     /// The request with this number in the order of deadlines, if it is one of the lane that was not
     /// triggered yet.
-    fn job(&self, at: usize, lane: Lane, replaced: Option<Place>) -> Option<Job> {
+    fn job(&self, at: usize, lane: Lane, replaced: Option<Place>, now: Ns) -> Option<Job> {
         let place = usize::from(*self.sorted.get(at)?);
         let entry = self.entries.get(place)?.as_ref()?;
         let is_other = entry.lane != lane || replaced == Some(Place(place));
@@ -214,7 +229,8 @@ impl Line {
             deadline: entry.claim.deadline,
             due: entry.claim.due,
             demand: entry.demand,
-            is_promised: entry.is_promised,
+            // One that was missed holds nobody up.
+            is_promised: entry.is_promised && entry.asked > now,
             waits: entry.part == Part::Waits,
         })
     }
@@ -293,6 +309,9 @@ impl Line {
             .map(|(place, _)| place)
     }
 }
+
+#[cfg(any(test, zernel_kunit))]
+mod promises;
 
 #[cfg(any(test, zernel_kunit))]
 #[cfg_attr(not(test), kernel::macros::kunit_tests(zernel_policy_deadline_line))]
@@ -377,19 +396,24 @@ mod tests {
     }
 
     #[test]
-    fn a_user_has_a_part_of_the_places() {
+    fn users_have_a_part_of_the_places() {
         let mut line = Line::new();
-        for _ in 0..Line::PER_USER {
-            assert!(waiting(&mut line, LANE, 1, 0).is_some());
-        }
-        assert_eq!(waiting(&mut line, LANE, 1, 0), None);
-        for _ in Line::PER_USER..Line::ROOM {
-            assert!(waiting(&mut line, LANE, 2, 0).is_some());
-        }
-        assert_eq!(waiting(&mut line, LANE, 3, 0), None);
-        let first = line.next(LANE, NOW);
-        assert!(first.is_some_and(|place| line.leave(place).is_some()));
-        assert_eq!(waiting(&mut line, LANE, 3, 0), first);
+        let low = Lane {
+            level: Level::DEFAULT,
+            ..LANE
+        };
+        let mut fill = |lane, user| {
+            let mut places = 0;
+            while waiting(&mut line, lane, user, 0).is_some() {
+                places += 1;
+            }
+            places
+        };
+        // As many as each leaves free, and half for levels above.
+        assert_eq!([1, 2, 3].map(|user| fill(low, user)), [16, 8, 4]);
+        assert_eq!([4, 1, 5].map(|user| fill(LANE, user)), [18, 1, 9]);
+        let last: usize = (6..70).map(|user| fill(LANE, user) + fill(low, user)).sum();
+        assert_eq!(last, Line::ROOM - 56);
     }
 
     #[test]
@@ -401,97 +425,5 @@ mod tests {
             assert_eq!(line.runs(place, NOW, NOW), None);
         }
         assert_eq!(line.next(LANE, NOW), None);
-    }
-
-    /// A request that has the GPU, and needs it for so long.
-    fn running(line: &mut Line, user: u32, demand: u64) -> Result<Place, Refused> {
-        let place = line.admit(LANE, user, claim(100_000, demand), None, NOW)?;
-        line.runs(place, Ns(50_000), NOW);
-        Ok(place)
-    }
-
-    #[test]
-    fn a_promise_counts_what_is_there() {
-        let mut line = Line::new();
-        let first = running(&mut line, 1, 5_000);
-        assert!(first.is_ok());
-        let mut ask = |demand, replaced| {
-            let asked = claim(NOW.0 + 10_000, demand);
-            let place = line.admit(LANE, 1, asked, replaced, NOW);
-            place.map(|place| line.leave(place).is_some())
-        };
-        assert_eq!(ask(5_000, None), Ok(true));
-        let late = Refused::Late(Some(Ns(NOW.0 + 10_001)));
-        assert_eq!(ask(5_001, None), Err(late));
-        // It is over as the other begins.
-        assert_eq!(ask(10_000, first.ok()), Ok(true));
-    }
-
-    #[test]
-    fn nobody_waits_for_one_that_lied() {
-        let mut line = Line::new();
-        let first = running(&mut line, 1, 5_000);
-        let next = waiting(&mut line, LANE, 1, 200_000);
-        assert_eq!(line.busy_until(LANE, NOW), Some(Ns(6_000)));
-        assert_eq!(line.next(LANE, Ns(5_999)), None);
-        assert_eq!(line.next(LANE, Ns(6_000)), next);
-        // As long again as it has had, and for its lease at most.
-        for (at, left) in [(6_000, 5_000), (20_000, 19_000), (45_000, 5_000)] {
-            assert_eq!(line.free_from(LANE, None, Ns(at)), Ns(at + left));
-            assert_eq!(line.free_from(LANE, first.ok(), Ns(at)), Ns(at));
-        }
-    }
-
-    #[test]
-    fn a_lie_is_believed_once() {
-        let mut line = Line::new();
-        let lied = line.admit(LANE, 1, claim(100_000, 50), None, NOW);
-        assert!(lied.is_ok_and(|place| line.over(place, Some(Ns(40_000))) == Some(LANE)));
-        let asked = claim(NOW.0 + 40_000, 50);
-        let late = Refused::Late(Some(Ns(NOW.0 + 40_010)));
-        assert_eq!(line.admit(LANE, 1, asked, None, NOW), Err(late));
-        // Of another user.
-        assert!(line.admit(LANE, 2, claim(100_000, 50), None, NOW).is_ok());
-    }
-
-    #[test]
-    fn a_more_urgent_level_goes_first() {
-        let mut line = Line::new();
-        assert!(line
-            .admit(LANE, 1, claim(100_000, 5_000), None, NOW)
-            .is_ok());
-        let below = Lane {
-            level: Level::DEFAULT,
-            ..LANE
-        };
-        let asked = claim(NOW.0 + 8_000, 4_000);
-        let late = Refused::Late(Some(Ns(NOW.0 + 9_000)));
-        assert_eq!(line.admit(below, 1, asked, None, NOW), Err(late));
-        let other = Lane {
-            runlist: 1,
-            ..below
-        };
-        assert!(line.admit(other, 1, asked, None, NOW).is_ok());
-    }
-
-    #[test]
-    fn a_promise_takes_a_place() {
-        let mut line = Line::new();
-        let asked = claim(u64::MAX, 0);
-        let mut last = None;
-        for _ in 0..Line::PER_USER {
-            last = line.admit(LANE, 1, asked, None, NOW).ok();
-            assert!(last.is_some());
-        }
-        let again = line.admit(LANE, 1, asked, None, NOW);
-        assert_eq!(again, Err(Refused::OverQuota));
-        // Beside the one that it replaces.
-        let instead = line.admit(LANE, 1, asked, last, NOW);
-        assert!(instead.is_ok_and(|place| line.leave(place).is_some()));
-        for _ in Line::PER_USER..Line::ROOM {
-            assert!(line.admit(LANE, 2, asked, None, NOW).is_ok());
-        }
-        let none = line.admit(LANE, 3, asked, None, NOW);
-        assert_eq!(none, Err(Refused::NoRoom));
     }
 }

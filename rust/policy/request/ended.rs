@@ -30,12 +30,15 @@ impl Slot {
             Cause::Done => !record.implied,
             cause => cause == Cause::Expired,
         };
-        let switched = record.trigger.filter(|_| is_known);
-        let switched = switched.map(|trigger| trigger.saturating_add(self.plan.cost));
+        let switched = record
+            .trigger
+            .map(|trigger| trigger.saturating_add(self.plan.cost));
+        let had = switched.map(|switched| at.saturating_sub(switched));
         self.ended = Some(Ended {
             number: record.number,
             at,
-            burst: switched.map(|switched| at.saturating_sub(switched)),
+            burst: had.filter(|_| is_known),
+            least: had.filter(|_| !is_known),
             is_done: record.cause == Cause::Done,
         });
     }
@@ -83,6 +86,7 @@ mod tests {
             number: Number::ONE,
             at: Ns(6_080),
             burst: Some(Ns(1_000)),
+            least: None,
             is_done: true,
         };
         assert_eq!(slot.ended(Number::ONE), Some(ended));
@@ -94,9 +98,55 @@ mod tests {
             .is_ok());
         let ended = given_up.ended(Number::ONE);
         assert!(ended.is_some_and(|ended| ended.burst.is_none() && !ended.is_done));
+        assert_eq!(ended.and_then(|ended| ended.least), Some(Ns(920)));
         let mut stuck = triggered();
         stuck.poll(Ns(205_000), &Observed::default());
         let ended = stuck.ended(Number::ONE);
         assert_eq!(ended.and_then(|ended| ended.burst), Some(Ns(199_920)));
+    }
+
+    #[test]
+    fn the_next_one_tells_how_long_it_was_at_least() {
+        let (mut ready, mut held) = (triggered(), triggered());
+        assert!(ready
+            .ready(Number::ONE, Ns(5_020), &Observed::default())
+            .is_ok());
+        for (slot, is_done) in [(&mut ready, true), (&mut held, false)] {
+            let seen = Observed {
+                trigger: 1,
+                ..Observed::default()
+            };
+            let plan = Plan {
+                ordered: true,
+                trigger_at: Ns(9_000),
+                ..Plan::default()
+            };
+            slot.begin(Ns(7_080), &seen, plan);
+            let ended = Ended {
+                number: Number::ONE,
+                at: Ns(7_080),
+                burst: None,
+                least: Some(Ns(2_000)),
+                is_done,
+            };
+            assert_eq!(slot.ended(Number::ONE), Some(ended));
+            // It is gone as the next one ends.
+            slot.end(Ns(8_000), &seen, Cause::Closed);
+            assert_eq!(slot.ended(Number::ONE), None);
+        }
+    }
+
+    #[test]
+    fn one_that_was_not_triggered_tells_nothing() {
+        let plan = Plan {
+            trigger_at: Ns(9_000),
+            ordered: true,
+            ..Plan::default()
+        };
+        let mut slot = Slot::new();
+        slot.begin(Ns(1_000), &Observed::default(), plan);
+        slot.end(Ns(8_000), &Observed::default(), Cause::Cancelled);
+        let ended = slot.ended(Number::ONE);
+        assert!(ended.is_some_and(|ended| (ended.burst, ended.least) == (None, None)));
     }
 }

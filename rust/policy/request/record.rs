@@ -84,6 +84,8 @@ pub(crate) struct Ended {
     /// From the end of its switch to then, if it was triggered, and the process said that it is done or
     /// its lease ended.
     pub(crate) burst: Option<Ns>,
+    /// The same where the process said neither: it may have had the GPU for longer.
+    pub(crate) least: Option<Ns>,
     /// It is done.
     pub(crate) is_done: bool,
 }

@@ -90,6 +90,8 @@ pub(super) fn begin(client: &Client, arg: usize, size: usize) -> Result {
     };
     let (tsg, name) = (tsg::Id(begin.tsg), (begin.key, identity::caller_uid()));
     let (mut is_there, mut is_bound, mut has_room) = (false, false, false);
+    // The memory is never there for long enough.
+    let mut again = EFAULT;
     let mut slots = client.slots.lock();
     for _ in 0..TRIES {
         let slot = slots.slot(begin.slot)?;
@@ -108,13 +110,20 @@ pub(super) fn begin(client: &Client, arg: usize, size: usize) -> Result {
             true => Ok(Outcome::Unbound),
             // One call for both, so that all that it does is in line.
             false => {
-                let seat = match admit {
-                    None => Ok(None),
-                    Some(burst) => slot.admit(tsg, name, &ask, burst)?.map(Some),
+                let mut seat = None;
+                let refused = match admit {
+                    None => None,
+                    Some(burst) => match slot.admit(tsg, name, &ask, burst)? {
+                        Ok(admitted) => {
+                            seat = Some(admitted);
+                            None
+                        }
+                        Err(outcome) => Some(outcome),
+                    },
                 };
-                match seat {
-                    Ok(seat) => slot.begin(tsg, name, &ask, seat, tell),
-                    Err(outcome) => Ok(outcome),
+                match refused {
+                    None => slot.begin(tsg, name, &ask, seat.as_mut(), tell),
+                    Some(outcome) => Ok(outcome),
                 }
             }
         };
@@ -137,14 +146,15 @@ pub(super) fn begin(client: &Client, arg: usize, size: usize) -> Result {
                 is_there = true;
                 slots = client.slots.lock();
             }
+            // The class, or the run list, of its TSG has changed in between.
+            Outcome::Moved => again = EAGAIN,
             Outcome::Late(earliest) => {
                 drop(slots);
                 return Err(late(begin.options, earliest));
             }
         }
     }
-    // The memory is never there for long enough.
-    Err(EFAULT)
+    Err(again)
 }
 
 /// Tells the shortest `slo_ns` that would have done. Returns the error of the call.

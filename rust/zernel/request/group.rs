@@ -184,10 +184,20 @@ impl Group {
     #[cold]
     #[inline(never)]
     pub(super) fn weigh(&self, early: u32, costs: &mut Costs) {
-        let counts = self.level().is_some_and(|l| l.is_above(Level::DEFAULT));
-        if counts && self.gpu.sharing.begin(self.tsg, Ns(now_ns())) {
+        if self.may_share() && self.gpu.sharing.begin(self.tsg, Ns(now_ns())) {
             *costs = costs.with_early(early);
         }
+    }
+
+    /// As [`Self::weigh`], for a request that may not begin.
+    pub(super) fn foresee(&self, early: u32, costs: &mut Costs) {
+        if self.may_share() && self.gpu.sharing.would_share(self.tsg, Ns(now_ns())) {
+            *costs = costs.with_early(early);
+        }
+    }
+
+    fn may_share(&self) -> bool {
+        self.level().is_some_and(|l| l.is_above(Level::DEFAULT))
     }
 
     /// Memory for [`Self::attach`].

@@ -87,13 +87,15 @@ impl Order {
     }
 
     /// A place with a promise for a request that is to begin, until [`Self::join`] or
-    /// [`Self::give_back`]. Looks at each place a bounded number of times.
+    /// [`Self::give_back`]. Looks at each place a bounded number of times. `replaced`: the request of
+    /// `waiter` that is over then, if it has its place still.
     ///
     /// # Errors
     ///
     /// [`Refused`].
     pub(super) fn admit(
         &self,
+        waiter: &dyn Waiter,
         lane: Lane,
         user: u32,
         claim: Claim,
@@ -101,6 +103,7 @@ impl Order {
         now: Ns,
     ) -> Result<Place, Refused> {
         let mut places = self.places.lock();
+        let replaced = replaced.filter(|place| places.are_of(*place, waiter));
         places.line.admit(lane, user, claim, replaced, now)
     }
 
@@ -144,6 +147,12 @@ impl Order {
 }
 
 impl Places {
+    /// True if a place is that of a request of this slot.
+    fn are_of(&self, place: Place, waiter: &dyn Waiter) -> bool {
+        self.waiter(place)
+            .is_some_and(|other| core::ptr::addr_eq(other, waiter))
+    }
+
     fn waiter(&self, place: Place) -> Option<&dyn Waiter> {
         self.waiters.get(place.number())?.as_deref()
     }
@@ -157,6 +166,9 @@ impl Places {
             Ok(standing) => self.note(place, standing, now),
             Err(ended) => {
                 unused = self.waiters.get_mut(place.number())?.take();
+                if let Some(least) = ended.and_then(|ended| ended.least) {
+                    self.line.lasts(place, least);
+                }
                 let burst = ended.and_then(|ended| ended.burst);
                 self.line.over(place, burst)
             }
@@ -199,5 +211,65 @@ impl Places {
             }
             from = runner.number() + 1;
         }
+    }
+}
+
+#[cfg(zernel_kunit)]
+#[kernel::macros::kunit_tests(zernel_request_order)]
+mod tests {
+    use super::*;
+    use crate::policy::level::Level;
+
+    /// It has a size, so that two have two addresses.
+    struct Stub(#[allow(dead_code, reason = "for its size")] u64);
+
+    impl Waiter for Stub {
+        fn standing(&self, _: Place) -> Result<Standing, Option<Ended>> {
+            Ok(Standing::Apart)
+        }
+
+        fn grant(&self, _: Place, _: Ns) -> Standing {
+            Standing::Apart
+        }
+
+        fn wait_until(&self, _: Place, _: Ns) {}
+
+        fn watch(&self, _: Place, _: Ns) {}
+    }
+
+    const LANE: Lane = Lane {
+        runlist: 0,
+        level: Level::LC,
+    };
+    const NOW: Ns = Ns(1_000);
+
+    fn claim(demand: u64) -> Claim {
+        Claim {
+            deadline: Ns(2_000),
+            due: NOW,
+            switch: Ns::ZERO,
+            burst: Ns(demand),
+        }
+    }
+
+    #[test]
+    fn one_replaces_its_own_alone() -> Result {
+        let order = KBox::pin_init(Order::new()?, GFP_KERNEL)?;
+        let one = Arc::new(Stub(1), GFP_KERNEL)?;
+        let other = Arc::new(Stub(2), GFP_KERNEL)?;
+        let mut place = None;
+        order.join(one.clone(), |line| {
+            place = line.admit(LANE, 1, claim(900), None, NOW).ok();
+            place
+        });
+        let admit = |waiter: &Stub| {
+            let answer = order.admit(waiter, LANE, 1, claim(900), place, NOW);
+            answer.map(|place| order.give_back(place))
+        };
+        assert!(place.is_some());
+        assert_eq!(admit(&one), Ok(()));
+        // Its own was given back meanwhile, and another has it.
+        assert!(matches!(admit(&other), Err(Refused::Late(_))));
+        Ok(())
     }
 }

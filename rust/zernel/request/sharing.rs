@@ -32,13 +32,22 @@ impl Sharing {
         }
     }
 
-    /// A request of this TSG begins. True if it shares the GPU.
-    pub(super) fn begin(&self, tsg: TsgId, now: Ns) -> bool {
-        let mut begins = Begins {
+    fn begins(&self) -> Begins {
+        Begins {
             last: self.last.load(Relaxed),
             at: Ns(self.at.load(Relaxed)),
             other: Ns(self.other.load(Relaxed)),
-        };
+        }
+    }
+
+    /// True if a request of this TSG would share the GPU.
+    pub(super) fn would_share(&self, tsg: TsgId, now: Ns) -> bool {
+        self.begins().begin(tsg.0, now)
+    }
+
+    /// A request of this TSG begins. True if it shares the GPU.
+    pub(super) fn begin(&self, tsg: TsgId, now: Ns) -> bool {
+        let mut begins = self.begins();
         let is_shared = begins.begin(tsg.0, now);
         self.last.store(begins.last, Relaxed);
         self.at.store(begins.at.0, Relaxed);
@@ -61,5 +70,15 @@ mod tests {
         assert!(begin(2, S + 2) && begin(1, S + 3));
         assert!(begin(1, 2 * S + 1));
         assert!(!begin(1, 2 * S + 2));
+    }
+
+    #[test]
+    fn one_that_is_refused_shares_nothing() {
+        let sharing = Sharing::new();
+        assert!(!sharing.begin(TsgId(1), Ns(1)));
+        assert!(sharing.would_share(TsgId(2), Ns(2)));
+        assert!(!sharing.begin(TsgId(1), Ns(3)));
+        assert!(sharing.begin(TsgId(2), Ns(4)));
+        assert!(sharing.would_share(TsgId(1), Ns(5)));
     }
 }

@@ -150,14 +150,14 @@ impl Slot {
     ///
     /// # Errors
     ///
-    /// As [`Group::check`](super::group::Group::check), and with a seat [`Failure::NoOrder`] and
-    /// [`Failure::NoLevel`]; nothing has changed then.
+    /// As [`Group::check`](super::group::Group::check), and with a seat [`Failure::NoOrder`]; nothing has
+    /// changed then.
     pub(crate) fn begin(
         self: &Arc<Self>,
         tsg: TsgId,
         name: Name,
         ask: &Begin<'_>,
-        seat: Option<Seat>,
+        mut seat: Option<&mut Seat>,
         mut tell: impl FnMut(Begun) -> bool,
     ) -> Result<Outcome> {
         let settings = tuned::requested();
@@ -168,7 +168,7 @@ impl Slot {
         let mut thought = None;
         if let Some(features) = ask.features {
             choice = choice.of_features();
-            match self.think(tsg, name, ask, features, choice)? {
+            match self.think(tsg, name, ask, features, choice, seat.as_deref_mut())? {
                 Ok(predicted) => thought = Some(predicted),
                 Err(outcome) => return Ok(outcome),
             }
@@ -185,8 +185,8 @@ impl Slot {
             }
             None => return Ok(Outcome::Unbound),
         };
-        if seat.is_some() && level.is_none_or(|level| level == Level::BE) {
-            return Err(Failure::NoLevel.into());
+        if seat.as_ref().is_some_and(|seat| !guard.belongs_to(seat)) {
+            return Ok(Outcome::Moved);
         }
         let now = Ns(now_ns());
         let seen = self.observe();
@@ -216,7 +216,10 @@ impl Slot {
         let (lead, ordered) = match settings.rule {
             None => (choice.lead(known, cost), false),
             Some(rule) => (
-                rule.lead(choice, known, cost),
+                match &seat {
+                    Some(seat) => seat.lead(rule.lead(choice, known, cost), now),
+                    None => rule.lead(choice, known, cost),
+                },
                 rule.order == Order::Edf && level.is_some_and(|level| level != Level::BE),
             ),
         };
@@ -273,6 +276,7 @@ impl Slot {
         self.store(&mut guard, now, &actions);
         if gate == Gate::Failed {
             // Since the caller has looked: it is over at once.
+            guard.keep_turn();
             let actions = guard.requests.poll(now, &seen);
             self.apply(&mut guard, now, &actions);
         }

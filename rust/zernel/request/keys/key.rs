@@ -173,6 +173,13 @@ impl Key {
         self.known.lock().bursts.observe(took);
     }
 
+    /// Learns from a burst that took this time at least.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn learn_least(&self, least: Ns) {
+        self.known.lock().bursts.observe_least(least);
+    }
+
     /// The time that a burst seldom exceeds; `None` if none was seen.
     pub(crate) fn burst(&self) -> Option<Ns> {
         self.known.lock().bursts.bound()

@@ -42,17 +42,15 @@ use crate::{
     },
     tuned, //
 };
-use kernel::{
-    prelude::*,
-    sync::Arc, //
-};
+use kernel::prelude::*;
 
 /// A request as the order of its GPU needs to know it.
 struct Question {
-    gpu: Arc<Device>,
     lane: Lane,
     claim: Claim,
     now: Ns,
+    /// The time of its trigger, at the latest.
+    latest: Ns,
     replaced: Option<Place>,
 }
 
@@ -88,22 +86,20 @@ impl State {
     /// outcomes that were left for later. `thought`: the prediction from its features, if it has some.
     fn question(
         &mut self,
-        gpu: Arc<Device>,
-        (runlist, level): (u32, Level),
+        gpu: &Device,
+        lane: Lane,
         ask: &Begin<'_>,
-        burst: Ns,
-        (mut choice, thought): (Choice, Option<Thought>),
+        told: Ns,
+        (mut choice, thought): (Choice, Option<&Thought>),
     ) -> Result<Question, Failure> {
         let settings = tuned::requested();
         let rule = settings.rule.unwrap_or_default();
         if rule.order != Order::Edf {
             return Err(Failure::NoOrder);
         }
-        if level == Level::BE {
+        if lane.level == Level::BE {
             return Err(Failure::NoLevel);
         }
-        let burst = self.burst().or((burst > Ns::ZERO).then_some(burst));
-        let burst = burst.ok_or(Failure::NoBurst)?;
         self.catch_up();
         let predicted = match thought {
             Some(thought) => thought.told,
@@ -111,22 +107,33 @@ impl State {
         };
         choice.costs = settings.costs;
         let (switch, _) = gpu.cost(ask.holder);
-        let lead = match predicted.filter(|time| *time > Ns::ZERO) {
-            // No later than its data.
-            Some(time) => rule.lead(choice, Some(time), switch).min(time),
-            None => Ns::ZERO,
+        // As it begins: without anything known as the process expects, and without that at once.
+        let ready = predicted.unwrap_or(ask.expected);
+        let lead = rule.lead(choice, (ready > Ns::ZERO).then_some(ready), switch);
+        let is_by_data = lead > ready;
+        // No later than its data.
+        let lead = lead.min(ready);
+        let burst = match self.burst() {
+            Some(burst) => burst,
+            None if told == Ns::ZERO => return Err(Failure::NoBurst),
+            // A history counts the time for which the GPU is held for data.
+            None => told.saturating_add(ready.saturating_sub(lead.saturating_add(switch))),
         };
         let now = Ns(now_ns());
+        let due = now.saturating_add(lead);
         Ok(Question {
-            gpu,
-            lane: Lane { runlist, level },
+            lane,
             claim: Claim {
                 deadline: now.saturating_add(ask.slo.min(HORIZON)),
-                due: now.saturating_add(lead),
+                due,
                 switch,
                 burst,
             },
             now,
+            latest: match is_by_data {
+                true => Ns(u64::MAX),
+                false => due,
+            },
             replaced: self.turn.as_ref().map(|turn| turn.place),
         })
     }
@@ -156,46 +163,47 @@ impl Slot {
         let mut thought = None;
         if let Some(features) = ask.features {
             choice = choice.of_features();
-            match self.think(tsg, name, ask, features, choice)? {
+            match self.think(tsg, name, ask, features, choice, None)? {
                 Ok(predicted) => thought = Some(predicted),
                 Err(outcome) => return Ok(Err(outcome)),
             }
         }
-        let mut state = self.lock();
-        let Some(group) = state.bound(tsg, name) else {
+        let Some(mut state) = self.open(tsg, name, ask, &mut choice)? else {
             return Ok(Err(Outcome::Unbound));
         };
-        group.check(ask.holder)?;
-        if let Some(early) = tuned::shared_early() {
-            group.weigh(early, &mut choice.costs);
-        }
-        let level = group.level().ok_or(Failure::NoLevel);
-        let (gpu, runlist) = (group.gpu.clone(), group.runlist());
-        let question = level
-            .and_then(|level| state.question(gpu, (runlist, level), ask, burst, (choice, thought)));
+        let Some(group) = &state.group else {
+            return Ok(Err(Outcome::Unbound));
+        };
+        let (gpu, runlist, level) = (group.gpu.clone(), group.runlist(), group.level());
+        let question = level.ok_or(Failure::NoLevel).and_then(|level| {
+            let lane = Lane { runlist, level };
+            state.question(&gpu, lane, ask, burst, (choice, thought.as_ref()))
+        });
         drop(state);
-        let question = question?;
-        let Lane { level, .. } = question.lane;
-        let place = question.gpu.order.admit(
-            question.lane,
-            name.1 .0,
-            question.claim,
-            question.replaced,
-            question.now,
-        );
+        let Question {
+            lane,
+            claim,
+            now,
+            latest,
+            replaced,
+        } = question?;
+        let place = gpu.order.admit(self, lane, name.1 .0, claim, replaced, now);
         let place = match place {
             Ok(place) => place,
             Err(Refused::NoRoom) => return Err(Failure::NoPlace.into()),
             Err(Refused::OverQuota) => return Err(Failure::OverQuota.into()),
             Err(Refused::Late(earliest)) => {
-                self.lock().promise(level, Promise::Refused);
-                let slo = earliest.map(|at| at.saturating_sub(question.now));
+                self.lock().promise(lane.level, Promise::Refused);
+                let slo = earliest.map(|at| at.saturating_sub(now));
                 return Ok(Err(Outcome::Late(slo.unwrap_or_default())));
             }
         };
         Ok(Ok(Seat {
-            gpu: question.gpu,
+            gpu,
+            lane,
             place: Some(place),
+            due: latest,
+            thought,
         }))
     }
 }

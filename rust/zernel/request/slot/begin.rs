@@ -70,6 +70,8 @@ pub(crate) enum Outcome {
     Untold,
     /// Nothing: [`Slot::make_room`] has to come first.
     NoRoom,
+    /// Nothing: its TSG is not among those any more that it was admitted among.
+    Moved,
     /// Nothing: its deadline cannot be promised. The shortest time to one that can; 0: there is none
     /// now.
     Late(Ns),

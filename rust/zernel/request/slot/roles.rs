@@ -44,9 +44,10 @@ impl Member for Slot {
     fn set_group(&self, group: Arc<Group>) -> Option<Arc<Group>> {
         let mut state = self.lock();
         self.retire(&mut state, Ns(now_ns()), &self.observe());
-        let before = state.group.replace(group);
         drop(state);
+        // Its promise is one of the TSG before.
         self.settle();
+        let before = self.lock().group.replace(group);
         if let Some(before) = &before {
             before.gpu.order.part();
         }

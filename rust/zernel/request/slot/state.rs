@@ -24,7 +24,10 @@ use crate::{
             Kind, //
         },
         request::{
-            record::Record,
+            record::{
+                Ended,
+                Record, //
+            },
             succession::Succession,
             words::Number, //
         },
@@ -58,6 +61,8 @@ pub(super) struct Turn {
     pub(super) number: Number,
     /// The level that it is counted under, and the deadline that was promised.
     pub(super) promise: Option<(Level, Ns)>,
+    /// Its end, where another request has begun since.
+    pub(super) ended: Option<Ended>,
 }
 
 /// Lessons to be learned without the lock of the slot: not in a timer, but by a call.

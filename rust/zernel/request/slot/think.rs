@@ -7,7 +7,9 @@ use super::{
         Begin,
         Outcome, //
     },
+    seat::Seat,
     state::Name,
+    Guarded,
     Slot, //
 };
 use crate::{
@@ -23,8 +25,32 @@ use crate::{
 use kernel::prelude::*;
 
 impl Slot {
-    /// Learns from the requests that are over, and predicts one that is to begin. The error is the
-    /// outcome of that begin.
+    /// Locks the slot for a request that is to begin, and may not: `choice` weighs as it would. `None`:
+    /// [`Slot::bind`] has to come first.
+    ///
+    /// # Errors
+    ///
+    /// As [`Slot::begin`].
+    pub(super) fn open(
+        &self,
+        tsg: TsgId,
+        name: Name,
+        ask: &Begin<'_>,
+        choice: &mut Choice,
+    ) -> Result<Option<Guarded<'_>>> {
+        let state = self.lock();
+        let Some(group) = state.bound(tsg, name) else {
+            return Ok(None);
+        };
+        group.check(ask.holder)?;
+        if let Some(early) = tuned::shared_early() {
+            group.foresee(early, &mut choice.costs);
+        }
+        Ok(Some(state))
+    }
+
+    /// Learns from the requests that are over, and predicts one that is to begin; for a `seat` it was
+    /// predicted before. The error is the outcome of that begin.
     ///
     /// # Errors
     ///
@@ -38,15 +64,14 @@ impl Slot {
         ask: &Begin<'_>,
         features: &Features,
         mut choice: Choice,
+        seat: Option<&mut Seat>,
     ) -> Result<Result<Thought, Outcome>> {
-        let mut state = self.lock();
-        let Some(group) = state.bound(tsg, name) else {
+        if let Some(thought) = seat.and_then(|seat| seat.thought.take()) {
+            return Ok(Ok(thought));
+        }
+        let Some(mut state) = self.open(tsg, name, ask, &mut choice)? else {
             return Ok(Err(Outcome::Unbound));
         };
-        group.check(ask.holder)?;
-        if let Some(early) = tuned::shared_early() {
-            group.weigh(early, &mut choice.costs);
-        }
         if state.requests.is_behind() {
             state.catch_up();
         }

@@ -38,15 +38,28 @@ impl State {
         self.turn.as_ref().is_some_and(|turn| turn.place == place)
     }
 
+    /// Keeps the end of the request that has a place still, as that of another would come in its stead.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn keep_turn(&mut self) {
+        if let Some(turn) = &mut self.turn {
+            turn.ended = turn.ended.or_else(|| self.requests.ended(turn.number));
+        }
+    }
+
     /// A request that had a place is over: its burst is learned, and its promise compared.
     fn end_turn(&mut self, turn: Option<&Turn>) -> Option<Ended> {
         let turn = turn?;
         if self.requests.is_behind() {
             self.catch_up();
         }
-        let ended = self.requests.ended(turn.number)?;
-        if let (Some(burst), true, Some((_, key))) = (ended.burst, ended.is_done, &self.key) {
-            key.learn_burst(burst);
+        let ended = turn.ended.or_else(|| self.requests.ended(turn.number))?;
+        if let Some((_, key)) = &self.key {
+            match (ended.burst, ended.least) {
+                (Some(burst), _) if ended.is_done => key.learn_burst(burst),
+                (Some(least), _) | (None, Some(least)) => key.learn_least(least),
+                (None, None) => {}
+            }
         }
         if let Some((level, deadline)) = turn.promise {
             if ended.at > deadline {
@@ -127,10 +140,11 @@ impl Slot {
     #[inline(never)]
     pub(super) fn take_turn(
         self: &Arc<Self>,
-        state: Guarded<'_>,
+        mut state: Guarded<'_>,
         user: Uid,
-        mut seat: Option<Seat>,
+        mut seat: Option<&mut Seat>,
     ) {
+        state.keep_turn();
         if let (Some(_), Some(level)) = (&seat, state.level) {
             state.promise(level, Promise::Accepted);
         }
@@ -167,6 +181,7 @@ impl Slot {
                 place,
                 number,
                 promise,
+                ended: None,
             });
             Some(place)
         });

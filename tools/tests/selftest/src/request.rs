@@ -148,6 +148,13 @@ pub const SUITE: Suite = suite(
             admission::sees_through_short_lies,
         ),
         case("admission_of_long_lies", admission::leaves_half_to_others),
+        case(
+            "admission_of_lies_given_up",
+            admission::sees_through_lies_given_up,
+        ),
+        case("admission_of_preparations", admission::counts_preparations),
+        case("admission_in_its_tsg", admission::counts_in_its_tsg),
+        case("admission_of_the_moved", admission::moves_with_its_class),
         // The last one, as its user is believed less from now on.
         case("admission_is_counted", admission::counts_what_it_missed),
         case("inversion_ends_with_a_class", inversion::ends_with_a_class),

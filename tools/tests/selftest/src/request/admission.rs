@@ -2,6 +2,7 @@
 //! Deadlines that are promised at begin: those that are kept, those that are refused, and tenants that lie.
 
 use std::os::fd::AsFd as _;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use anyhow::{bail, ensure, Context as _, Result};
@@ -229,30 +230,134 @@ fn end(child: Child) -> Outcome {
     Ok(())
 }
 
-/// A user has half of the places, and two have all of them; all come back when they are killed.
+/// A user has as many places as it leaves free, so that some together leave one for the next; half of all are
+/// for levels above. All come back when they are killed.
 pub(super) fn has_places() -> Outcome {
     let (lab, client) = stage(level(6))?;
-    let fill = |client: &Client| -> Outcome {
-        for number in 0..32 {
-            let begin = needing(client, Duration::from_micros(1), ms(9_900));
-            client.slot(number).begin(&begin)?;
-        }
-        let more = needing(client, Duration::from_micros(1), ms(9_900));
-        let result = client.slot(32).begin(&more);
-        check_eq!(errno(result), Some(Errno::DQUOT), "33 places");
-        Ok(())
-    };
-    let (alice, bob) = (tenant(ALICE, fill)?, tenant(BOB, fill)?);
+    let mut tenants = Vec::new();
+    let most = [16, 8, 4, 2, 1, 1];
+    for (user, most) in (ALICE..).zip(most) {
+        tenants.push(tenant(user, |client| {
+            for number in 0..most {
+                client
+                    .slot(number)
+                    .begin(&at_once(client.tsg).slo(ms(9_900)))?;
+            }
+            let more = needing(client, Duration::from_micros(1), ms(9_900));
+            let result = client.slot(most).begin(&more);
+            let expected = match user == ALICE + 5 {
+                true => Errno::NOSPC,
+                false => Errno::DQUOT,
+            };
+            check_eq!(errno(result), Some(expected), "more than {most} places");
+            Ok(())
+        })?);
+    }
     let slot = client.slot(0);
     let begin = needing(&client, ms(1), ms(9_000));
-    check_eq!(errno(slot.begin(&begin)), Some(Errno::NOSPC), "65 places");
-    end(alice)?;
+    check_eq!(errno(slot.begin(&begin)), Some(Errno::NOSPC), "33 places");
+    let target = Target::Tsg(client.tsg);
+    lab.zernel.set_class(&target, Level::LC)?;
+    let above = slot.begin(&begin)?.number;
+    slot.cancel(above)?;
+    lab.zernel.set_class(&target, level(6))?;
+    tenants.into_iter().try_for_each(end)?;
     wait_until("there is a place", || Ok(slot.begin(&begin).is_ok()))?;
-    end(bob)?;
     drop(client);
     wait_until("nothing is in flight", || {
         Ok(lab.zernel.request_stats(Of::All)?.in_flight == 0)
     })
+}
+
+/// Without a history a request is due as its process expects. The time before is free for others, also for
+/// those with later deadlines.
+pub(super) fn counts_preparations() -> Outcome {
+    let (_lab, client) = stage(Level::LC)?;
+    let slot = client.slot(0);
+    let begin = needing(&client, ms(10), ms(2_000)).expected(ms(3_000));
+    let earliest = refused(slot.begin(&begin))?.context("no deadline would do")?;
+    ensure!(earliest > ms(3_000) && earliest < ms(5_000), "{earliest:?}");
+    let began = Timestamp::now();
+    let begun = slot.begin(&begin.slo(earliest))?;
+    let lead = begun.trigger_at.since(began);
+    ensure!(lead > ms(2_000) && lead < ms(5_000), "{lead:?}");
+    let other = client.slot(1);
+    for slo in [2_000, 9_000] {
+        let before = other.begin(&needing(&client, ms(1_000), ms(slo)))?;
+        other.done_call(before.number)?;
+    }
+    slot.cancel(begun.number)?;
+    Ok(())
+}
+
+/// A promise to a TSG is missed by that one, also where its slot is another TSG's next.
+pub(super) fn counts_in_its_tsg() -> Outcome {
+    let (lab, client) = stage(Level::LC)?;
+    let other = Client::new(&lab)?;
+    lab.zernel.set_class(&Target::Tsg(other.tsg), Level::LC)?;
+    let slot = client.slot(0);
+    slot.begin(&needing(&client, ms(350), ms(400)))?;
+    std::thread::sleep(ms(410));
+    let next = slot.begin(&at_once(other.tsg))?.number;
+    slot.cancel(next)?;
+    for (tsg, missed) in [(client.tsg, 1), (other.tsg, 0)] {
+        let stats = lab.zernel.request_stats(Of::Tsg(tsg))?;
+        check_eq!(stats.missed, missed, "{stats:?}");
+    }
+    Ok(())
+}
+
+/// A class that changes all the time has no request begin among those of another level, and none is lost.
+pub(super) fn moves_with_its_class() -> Outcome {
+    let (lab, client) = stage(Level::LC)?;
+    let since = Since::now(&lab.zernel)?;
+    let slot = client.slot(0);
+    let is_over = AtomicBool::new(false);
+    let mut accepted = 0;
+    std::thread::scope(|scope| -> Outcome {
+        let target = Target::Tsg(client.tsg);
+        let mover = scope.spawn(|| -> Outcome {
+            while !is_over.load(Relaxed) {
+                lab.zernel.set_class(&target, level(1))?;
+                lab.zernel.set_class(&target, Level::LC)?;
+            }
+            Ok(())
+        });
+        let all = (0..500).try_for_each(|_| -> Outcome {
+            match slot.begin(&needing(&client, ms(10), ms(9_000))) {
+                Ok(begun) => {
+                    accepted += 1;
+                    slot.done_call(begun.number)?;
+                }
+                other => {
+                    check_eq!(errno(other), Some(Errno::AGAIN), "moved");
+                }
+            }
+            Ok(())
+        });
+        is_over.store(true, Relaxed);
+        mover.join().map_err(|_| anyhow::anyhow!("a panic"))??;
+        all
+    })?;
+    let stats = since.stats()?;
+    check_eq!((stats.accepted, stats.missed), (accepted, 0), "{stats:?}");
+    since.expect(ends!(done: accepted))
+}
+
+/// A tenant that gives up its requests when they have taken long is believed once.
+pub(super) fn sees_through_lies_given_up() -> Outcome {
+    let (_lab, _client) = stage(level(6))?;
+    let liar = tenant(ALICE + 100, |client| {
+        let slot = client.slot(0);
+        let lie = slot.begin(&needing(client, ms(1), ms(5_000)))?.number;
+        wait_until("its turn", || Ok(is_triggered(&slot, lie)))?;
+        std::thread::sleep(ms(400));
+        slot.cancel(lie)?;
+        let earliest = refused(slot.begin(&needing(client, ms(1), ms(200))))?;
+        ensure!(earliest.is_some_and(|e| e >= ms(390)), "{earliest:?}");
+        Ok(())
+    })?;
+    end(liar)
 }
 
 /// Promises end with the process that has them.

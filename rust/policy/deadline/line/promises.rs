@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+//! Promises to requests, as the order keeps and refuses them.
+
+#[cfg_attr(
+    not(test),
+    kernel::macros::kunit_tests(zernel_policy_deadline_promises)
+)]
+mod tests {
+    use super::super::*;
+    use crate::policy::level::Level;
+
+    const LANE: Lane = Lane {
+        runlist: 0,
+        level: Level::LC,
+    };
+    const NOW: Ns = Ns(1_000);
+
+    fn claim(deadline: u64, demand: u64) -> Claim {
+        Claim {
+            deadline: Ns(deadline),
+            due: NOW,
+            switch: Ns(demand / 5),
+            burst: Ns(demand - demand / 5),
+        }
+    }
+
+    /// A request that has the GPU, and needs it for so long.
+    fn running(line: &mut Line, user: u32, demand: u64) -> Result<Place, Refused> {
+        let place = line.admit(LANE, user, claim(100_000, demand), None, NOW)?;
+        line.runs(place, Ns(50_000), NOW);
+        Ok(place)
+    }
+
+    #[test]
+    fn a_promise_counts_what_is_there() {
+        let mut line = Line::new();
+        let first = running(&mut line, 1, 5_000);
+        assert!(first.is_ok());
+        let mut ask = |demand, replaced| {
+            let asked = claim(NOW.0 + 10_000, demand);
+            let place = line.admit(LANE, 1, asked, replaced, NOW);
+            place.map(|place| line.leave(place).is_some())
+        };
+        assert_eq!(ask(5_000, None), Ok(true));
+        let late = Refused::Late(Some(Ns(NOW.0 + 10_001)));
+        assert_eq!(ask(5_001, None), Err(late));
+        // It is over as the other begins.
+        assert_eq!(ask(10_000, first.ok()), Ok(true));
+    }
+
+    #[test]
+    fn nobody_waits_for_one_that_lied() {
+        let mut line = Line::new();
+        let first = running(&mut line, 1, 5_000);
+        let next = line.join(LANE, 1, claim(200_000, 0));
+        next.map(|next| line.waits(next));
+        assert_eq!(line.busy_until(LANE, NOW), Some(Ns(6_000)));
+        assert_eq!(line.next(LANE, Ns(5_999)), None);
+        assert_eq!(line.next(LANE, Ns(6_000)), next);
+        // As long again as it has had, and for its lease at most.
+        for (at, left) in [(6_000, 5_000), (20_000, 19_000), (45_000, 5_000)] {
+            assert_eq!(line.free_from(LANE, None, Ns(at)), Ns(at + left));
+            assert_eq!(line.free_from(LANE, first.ok(), Ns(at)), Ns(at));
+        }
+    }
+
+    #[test]
+    fn a_lie_is_believed_once() {
+        let mut line = Line::new();
+        let lied = line.admit(LANE, 1, claim(100_000, 50), None, NOW);
+        assert!(lied.is_ok_and(|place| line.over(place, Some(Ns(40_000))) == Some(LANE)));
+        let asked = claim(NOW.0 + 40_000, 50);
+        let late = Refused::Late(Some(Ns(NOW.0 + 40_010)));
+        assert_eq!(line.admit(LANE, 1, asked, None, NOW), Err(late));
+        // Of another user.
+        assert!(line.admit(LANE, 2, claim(100_000, 50), None, NOW).is_ok());
+    }
+
+    #[test]
+    fn a_lie_that_is_given_up_is_one() {
+        let mut line = Line::new();
+        let lied = line.admit(LANE, 1, claim(100_000, 50), None, NOW);
+        if let Ok(place) = lied {
+            line.lasts(place, Ns(40_000));
+            assert_eq!(line.over(place, None), Some(LANE));
+        }
+        let asked = claim(NOW.0 + 40_000, 50);
+        let late = Refused::Late(Some(Ns(NOW.0 + 40_010)));
+        assert_eq!(line.admit(LANE, 1, asked, None, NOW), Err(late));
+    }
+
+    #[test]
+    fn a_more_urgent_level_goes_first() {
+        let mut line = Line::new();
+        assert!(line
+            .admit(LANE, 1, claim(100_000, 5_000), None, NOW)
+            .is_ok());
+        let below = Lane {
+            level: Level::DEFAULT,
+            ..LANE
+        };
+        let asked = claim(NOW.0 + 8_000, 4_000);
+        let late = Refused::Late(Some(Ns(NOW.0 + 9_000)));
+        assert_eq!(line.admit(below, 1, asked, None, NOW), Err(late));
+        let other = Lane {
+            runlist: 1,
+            ..below
+        };
+        assert!(line.admit(other, 1, asked, None, NOW).is_ok());
+    }
+
+    #[test]
+    fn a_promise_takes_a_place() {
+        let mut line = Line::new();
+        let asked = claim(u64::MAX, 0);
+        let mut last = None;
+        for _ in 0..Line::ROOM / 2 {
+            last = line.admit(LANE, 1, asked, None, NOW).ok();
+            assert!(last.is_some());
+        }
+        let again = line.admit(LANE, 1, asked, None, NOW);
+        assert_eq!(again, Err(Refused::OverQuota));
+        // Beside the one that it replaces.
+        let instead = line.admit(LANE, 1, asked, last, NOW);
+        assert!(instead.is_ok_and(|place| line.leave(place).is_some()));
+        // Those that are refused a place share no time.
+        let others = Line::ROOM / 2..Line::ROOM;
+        assert!(others
+            .zip(100..)
+            .all(|(_, user)| line.join(LANE, user, asked).is_some()));
+        let none = line.admit(LANE, 3, asked, None, NOW);
+        assert_eq!(none, Err(Refused::NoRoom));
+        assert!(line.over(Place(0), None).is_some());
+        let half = claim(NOW.0 + 100, 50);
+        assert!(line.admit(LANE, 4, half, None, NOW).is_ok());
+    }
+
+    #[test]
+    fn a_promise_that_was_missed_holds_nobody_up() {
+        let mut line = Line::new();
+        let far = Claim {
+            due: Ns(9_950),
+            ..claim(10_000, 50)
+        };
+        assert!(line.admit(LANE, 1, far, None, NOW).is_ok());
+        let mut ask = |now: u64, demand| {
+            let due = Ns(now);
+            let asked = Claim {
+                due,
+                ..claim(now + 100, demand)
+            };
+            let place = line.admit(LANE, 1, asked, None, Ns(now));
+            place.map(|place| line.leave(place).is_some())
+        };
+        assert_eq!(ask(9_900, 51), Err(Refused::Late(None)));
+        assert_eq!(ask(9_999, 51), Err(Refused::Late(None)));
+        // The rest of it counts, and no more.
+        assert_eq!(ask(10_000, 50), Ok(true));
+        assert_eq!(ask(10_000, 51), Err(Refused::Late(Some(Ns(10_101)))));
+    }
+}
