@@ -72,7 +72,10 @@ use crate::{
             Layers,
             Source, //
         },
-        tunables::Tunables, //
+        tunables::{
+            settings::Conditions,
+            Tunables, //
+        },
     },
     request::{
         boost::Boosts,
@@ -381,9 +384,9 @@ impl Registry {
             .effective(tsg.traits.shared)
     }
 
-    /// The layers of a TSG without its own assignment: only compute TSGs have any.
+    /// The layers of a TSG without its own assignment.
     fn beneath(&self, tsg: &Tsg) -> Layers {
-        match tsg.traits.compute {
+        match tsg.traits.follows_owner(&self.tunables.meaning()) {
             true => self.layers_of_owner(tsg),
             false => Layers::NONE,
         }
@@ -440,9 +443,13 @@ impl Registry {
         if gpu.closing {
             return;
         }
+        let on = Conditions {
+            copies: tsg.traits.copies,
+            ..gpu.conditions()
+        };
         let want = self
             .tunables
-            .settings(effective, gpu.conditions())
+            .settings(effective, on)
             .map(|settings| Want::new(settings, gpu.abilities));
         if tsg.want != want || tsg.failed {
             // A TSG that only waits to be read for the first time has nothing to be replaced.

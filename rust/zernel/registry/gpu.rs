@@ -237,6 +237,7 @@ impl Gpu {
             turns: self.has_turns(),
             throttled: self.throttled,
             instead: self.instead,
+            copies: false,
         }
     }
 
