@@ -40,6 +40,7 @@ struct zernel_provider;
 /* Flags of struct zernel_tsg_desc. */
 #define ZERNEL_TSG_DESC_COMPUTE		(1U << 0)	/* on a compute engine */
 #define ZERNEL_TSG_DESC_SHARED		(1U << 1)	/* carries work of several processes; not raised */
+#define ZERNEL_TSG_DESC_COPY		(1U << 2)	/* on an engine that copies; nothing with COMPUTE */
 
 /* Changes that a process asked the driver to make on its own TSG. */
 #define ZERNEL_USER_TIMESLICE		1

@@ -129,6 +129,7 @@ fn describe<'a>(tsg: &Tsg<'a>) -> provider_side::Tsg<'a> {
     provider_side::Tsg {
         handle: tsg.id,
         compute: tsg.compute,
+        copies: tsg.engine.is_some_and(runlist::copies),
         shared: tsg.mps,
         place: tsg.hw_tsg.unwrap_or(UNKNOWN),
         engine_type: tsg.engine.unwrap_or(UNKNOWN),

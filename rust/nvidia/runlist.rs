@@ -19,6 +19,15 @@ const UNKNOWN: u32 = u32::MAX;
 /// The engines that belong to a compute instance, of graphics and compute: `NV2080_ENGINE_TYPE_GR`.
 const GRAPHICS: core::ops::RangeInclusive<u32> = 1..=8;
 
+/// The first ten copy engines: `NV2080_ENGINE_TYPE_COPY0` to `COPY9`. Those of later drivers have other
+/// numbers, and are left alone.
+const COPIES: core::ops::RangeInclusive<u32> = 9..=18;
+
+/// True if an engine of this type copies.
+pub(crate) fn copies(engine: u32) -> bool {
+    COPIES.contains(&engine)
+}
+
 /// The place of a TSG, as far as it is known.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Place {

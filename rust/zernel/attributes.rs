@@ -394,6 +394,7 @@ sysfs::groups! {
     Timeslice<7>,
     MinTimeslice,
     MaxTimeslice,
+    slices::Copies,
     slices::Policy,
     slices::Preemptible<0>,
     slices::Preemptible<1>,

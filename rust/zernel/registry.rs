@@ -73,7 +73,10 @@ use crate::{
             Layers,
             Source, //
         },
-        tunables::Tunables, //
+        tunables::{
+            settings::Conditions,
+            Tunables, //
+        },
     },
     request::{
         boost::Boosts,
@@ -382,9 +385,9 @@ impl Registry {
             .effective(tsg.traits.shared)
     }
 
-    /// The layers of a TSG without its own assignment: only compute TSGs have any.
+    /// The layers of a TSG without its own assignment.
     fn beneath(&self, tsg: &Tsg) -> Layers {
-        match tsg.traits.compute {
+        match tsg.traits.follows_owner(&self.tunables.meaning()) {
             true => self.layers_of_owner(tsg),
             false => Layers::NONE,
         }
@@ -441,9 +444,13 @@ impl Registry {
         if gpu.closing {
             return;
         }
+        let on = Conditions {
+            copies: tsg.traits.copies,
+            ..gpu.conditions()
+        };
         let want = self
             .tunables
-            .settings(effective, gpu.conditions().of_tsg(tsg.slice))
+            .settings(effective, on.of_tsg(tsg.slice))
             .map(|settings| Want::new(settings, gpu.abilities));
         if tsg.want != want || tsg.failed {
             // A TSG that only waits to be read for the first time has nothing to be replaced.

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 //! The settings that follow from a class for a TSG, and the reasons for its time slice.
 
-use super::Tunables;
+use super::{
+    slices::Slices,
+    Tunables, //
+};
 use crate::policy::{
     attribute::{
         Decided,
@@ -86,6 +89,8 @@ pub(crate) struct Conditions {
     pub(crate) instead: Instead,
     /// The slice of one TSG in place of that of its level, with [`Policy::Slack`].
     pub(crate) of_tsg: Option<Us>,
+    /// The TSG is on an engine that copies.
+    pub(crate) copies: bool,
 }
 
 impl Conditions {
@@ -99,6 +104,7 @@ impl Conditions {
         throttled: level::Set::NONE,
         instead: Instead::NONE,
         of_tsg: None,
+        copies: false,
     };
 
     /// The same for a TSG with this slice.
@@ -122,6 +128,9 @@ pub(crate) struct Meaning {
     turns: Option<Us>,
     /// TSGs may have slices in place of those of their levels.
     of_tsgs: bool,
+    /// The time slice of TSGs that copy, of levels that are not above the default; 0: such TSGs have no
+    /// class of their process.
+    copies: Us,
 }
 
 impl Tunables {
@@ -140,6 +149,7 @@ impl Tunables {
                 .is_some()
                 .then(|| self.turns.timeslice()),
             of_tsgs: self.slices().policy() == Policy::Slack,
+            copies: self.slices.copies(),
         }
     }
 
@@ -162,6 +172,24 @@ impl Meaning {
     /// The class of a TSG that no assignment names.
     pub(crate) fn default_class(&self) -> Option<Level> {
         self.default_class
+    }
+
+    /// True if the classes of threads, processes and cgroups count for TSGs that copy.
+    pub(crate) fn has_copies(&self) -> bool {
+        self.copies > Us(0)
+    }
+
+    /// The time slice of copies of a level. No budget counts them: beside one TSG of a level above the
+    /// default another has 5 % of the engine.
+    fn copy_slice(&self, level: Level) -> Us {
+        const TIMES: u32 = 19;
+        match level.is_above(Level::DEFAULT) {
+            true => self
+                .timeslice(level)
+                .min(Us(self.copies.0.saturating_mul(TIMES)))
+                .min(Slices::COPIES_MOST),
+            false => self.copies,
+        }
     }
 
     /// The time slice of a level before it is clamped.
@@ -187,12 +215,14 @@ impl Meaning {
         if !self.enabled {
             return None;
         }
+        let copies = on.copies && self.has_copies();
         let (decided, only_shortens) = match effective.level {
             Some(level) => {
                 let from = Origin::of(Source::Level);
-                let slice = match self.kept_slice(effective) {
-                    Some(least) => self.timeslice(level).max(least),
-                    None => on
+                let slice = match (copies, self.kept_slice(effective)) {
+                    (true, _) => self.copy_slice(level),
+                    (false, Some(least)) => self.timeslice(level).max(least),
+                    (false, None) => on
                         .of_tsg
                         .filter(|_| self.of_tsgs)
                         .or(on.instead.of(level))
@@ -211,12 +241,21 @@ impl Meaning {
         let mut why = effective.why_passed_over(decided.is_passed_over);
         let mut slice = value;
         if effective.level.is_some_and(is_throttled) {
-            let be = on.instead.of(Level::BE);
-            let shorter = slice.min(be.unwrap_or(self.timeslice(Level::BE)));
+            let be = match copies {
+                true => self.copies,
+                false => on
+                    .instead
+                    .of(Level::BE)
+                    .unwrap_or(self.timeslice(Level::BE)),
+            };
+            let shorter = slice.min(be);
             why = why.and(Why::THROTTLED, shorter != slice);
             slice = shorter;
         }
-        if let Some(turns) = self.turns.filter(|_| on.turns && level == Some(Level::BE)) {
+        if let Some(turns) = self
+            .turns
+            .filter(|_| on.turns && !copies && level == Some(Level::BE))
+        {
             let shorter = slice.min(turns);
             why = why.and(Why::TURNS, shorter != slice);
             slice = shorter;
@@ -225,11 +264,15 @@ impl Meaning {
             Us(0) => Us(u32::MAX),
             most => most,
         };
-        let timeslice = slice
-            .max(self.min_timeslice)
-            .min(self.max_timeslice)
-            .max(on.bounds.min)
-            .min(most);
+        // Copies may be shorter than any slice in which work computes, and are never long.
+        let (least, longest) = match copies {
+            true => (
+                self.min_timeslice.min(self.copies),
+                self.max_timeslice.min(Slices::COPIES_MOST),
+            ),
+            false => (self.min_timeslice, self.max_timeslice),
+        };
+        let timeslice = slice.max(least).min(longest).max(on.bounds.min).min(most);
         Some(Settings {
             timeslice,
             only_shortens,
@@ -297,6 +340,54 @@ mod tests {
             timeslice: Attribute::NONE.over(Some(own), process),
             ..level.map_or(Effective::NONE, Effective::of)
         }
+    }
+
+    #[test]
+    fn copies_have_slices_of_their_own_where_that_is_tuned() {
+        let mut t = Tunables::new();
+        let on = Conditions {
+            copies: true,
+            turns: true,
+            ..Conditions::NONE
+        };
+        let of = |t: &Tunables, level| {
+            t.settings(Effective::of(level), on)
+                .map(|s| (s.timeslice.0, s.interleave, s.why))
+        };
+        let none = Why::default();
+        assert!(t.meaning().has_copies());
+        assert_eq!(t.slices_mut().set_copies(Us(0)), Ok(()));
+        // One that is named itself has the slice of its level.
+        assert!(!t.meaning().has_copies() && t.gives_other_settings(&Tunables::new()));
+        assert_eq!(of(&t, Level::LC).map(|s| s.0), Some(5_000_000));
+        assert_eq!(t.slices_mut().set_copies(Us(10)), Ok(()));
+        let be = Some((10, Some(Level::BE.interleave()), none));
+        assert_eq!(of(&t, Level::BE), be);
+        assert_eq!(of(&t, Level::DEFAULT).map(|s| s.0), Some(10));
+        // Others have a longer one, which is bounded: budgets count no copies.
+        let lc = Some((190, Some(Level::LC.interleave()), none));
+        assert_eq!(of(&t, Level::LC), lc);
+        let throttled = Conditions {
+            throttled: level::Set::of_bits(1),
+            ..on
+        };
+        let spent = t.settings(Effective::of(Level::LC), throttled);
+        assert!(spent.is_some_and(|s| s.timeslice == Us(10) && s.why == Why::THROTTLED));
+        // So is one of their own.
+        let own = |us| with_slice(Some(Level::LC), Own::privileged(Us(us), false));
+        assert_eq!(t.settings(own(40), on).map(|s| s.timeslice.0), Some(40));
+        let long = t.settings(own(2_000), on);
+        assert!(long.is_some_and(|s| s.timeslice == Us(1_000) && s.why == Why::CLAMPED));
+        // The tunables' and the GPU's bounds hold, but for the shortest slice of those that compute.
+        assert_eq!(t.set_max_timeslice(Us(150)), Ok(()));
+        assert_eq!(of(&t, Level::LC).map(|s| s.0), Some(150));
+        let bounds = Bounds {
+            min: Us(100),
+            max: Us(0),
+        };
+        let bound = Conditions { bounds, ..on };
+        let got = t.settings(Effective::of(Level::BE), bound);
+        assert!(got.is_some_and(|s| s.timeslice == Us(100) && s.why == Why::CLAMPED));
     }
 
     #[test]

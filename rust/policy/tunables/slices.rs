@@ -31,7 +31,7 @@ use crate::policy::{
 ///
 /// Each level of `kept`, and each with a target, is one that [`may_keep`] the engine. `period` lies within
 /// [`Slices::PERIOD_RANGE`], targets within [`Slices::TARGET_RANGE`] or 0, quantiles within 1 to
-/// 1,000 ‰, gains at most [`Gain::MOST`].
+/// 1,000 ‰, gains at most [`Gain::MOST`], `copies` at most [`Slices::COPIES_MOST`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slices {
     pub(super) policy: Policy,
@@ -40,6 +40,7 @@ pub(crate) struct Slices {
     period: Us,
     pub(super) targets: [Target; level::COUNT],
     pub(super) slack: Slack,
+    copies: Us,
 }
 
 impl Slices {
@@ -56,6 +57,7 @@ impl Slices {
                 quantile: Permille(990),
             }; level::COUNT],
             slack: Slack::new(),
+            copies: Us(10),
         }
     }
 
@@ -67,6 +69,25 @@ impl Slices {
     /// Changes [`Self::slack`].
     pub(crate) fn slack_mut(&mut self) -> &mut Slack {
         &mut self.slack
+    }
+
+    /// Longest slice of TSGs that copy, at any level: a copy of some MB.
+    pub(crate) const COPIES_MOST: Us = Us(1_000);
+
+    /// The slice of TSGs on engines that copy, of levels that are not above the default; 0: such a TSG
+    /// has a class only if it is named itself.
+    pub(crate) fn copies(&self) -> Us {
+        self.copies
+    }
+
+    /// Changes [`Self::copies`].
+    pub(crate) fn set_copies(&mut self, slice: Us) -> Result<(), Refused> {
+        if slice > Self::COPIES_MOST {
+            return Err(Refused::OutOfRange);
+        }
+        // INVARIANT: Just checked.
+        self.copies = slice;
+        Ok(())
     }
 
     /// Control periods: 10 ms, some requests, to 10 s.
@@ -223,6 +244,20 @@ mod tests {
         assert_eq!(s.gains(), gains(10_000, 0, 1));
         assert_eq!(s.set_period(Us(10_000)), Ok(()));
         assert_eq!(s.period(), Us(10_000));
+    }
+
+    #[test]
+    fn slices_of_copies_are_bounded() {
+        let mut s = Slices::new();
+        assert_eq!(s.copies(), Us(10));
+        for bad in [1_001, u32::MAX] {
+            assert_eq!(s.set_copies(Us(bad)), Err(Refused::OutOfRange));
+        }
+        assert_eq!(s.copies(), Us(10));
+        for good in [0, 1, 1_000] {
+            assert_eq!(s.set_copies(Us(good)), Ok(()));
+            assert_eq!(s.copies(), Us(good));
+        }
     }
 
     #[test]

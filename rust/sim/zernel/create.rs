@@ -77,6 +77,7 @@ pub(super) fn description(owned: &Owned, engine_type: u32, engine: u32, channels
     Tsg {
         handle: owned.tsg.0,
         compute: engine_type == ZERNEL_SIM_ENGINE_COMPUTE,
+        copies: engine_type == ZERNEL_SIM_ENGINE_COPY,
         shared: false,
         place: owned.tsg.ix().raw(),
         engine_type,

@@ -92,6 +92,22 @@ impl Attribute for Period {
     }
 }
 
+/// The slice of TSGs that copy.
+pub(super) struct Copies;
+
+impl Attribute for Copies {
+    const NAME: &'static CStr = c"copy_timeslice_us";
+
+    fn show(out: &mut Formatter<'_>) -> Result {
+        show_number(out, read(|t| t.slices().copies())?.0)
+    }
+
+    fn store(text: &str) -> Result {
+        let slice = Us(number(text)?);
+        tune(|t| t.slices_mut().set_copies(slice))
+    }
+}
+
 /// A gain of controllers: 0 of the error, 1 of the sum of errors, 2 of the change.
 pub(super) struct GainOf<const WHICH: usize>;
 

@@ -238,6 +238,7 @@ impl Gpu {
             throttled: self.throttled,
             instead: self.instead,
             of_tsg: None,
+            copies: false,
         }
     }
 

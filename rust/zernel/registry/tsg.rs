@@ -25,7 +25,10 @@ use crate::{
     policy::{
         backoff::Backoff,
         class::Effective,
-        tunables::settings::Settings,
+        tunables::settings::{
+            Meaning,
+            Settings, //
+        },
         units::Us, //
     },
     request::group::Group,
@@ -84,6 +87,14 @@ pub(crate) struct Sway {
     pub(crate) own: bool,
     /// Times that its owner did since it had its last turn.
     pub(crate) count: u32,
+}
+
+impl Traits {
+    /// True if the classes of the thread, process and cgroup of such a TSG, and the default one, count
+    /// for it.
+    pub(in crate::registry) fn follows_owner(&self, meaning: &Meaning) -> bool {
+        self.compute || (self.copies && meaning.has_copies())
+    }
 }
 
 /// A TSG.

@@ -193,7 +193,11 @@ impl Why {
         ),
         (Self::TURNS, "turns", "best-effort TSGs take turns"),
         (Self::DISABLED, "disabled", "classes are switched off"),
-        (Self::ENGINE, "engine", "the TSG is on no compute engine"),
+        (
+            Self::ENGINE,
+            "engine",
+            "the TSG neither computes nor copies, or copies have no class",
+        ),
     ];
 
     /// True if all of `other` are among them.

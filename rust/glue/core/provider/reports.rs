@@ -202,7 +202,8 @@ pub(crate) unsafe fn zernel_gpu_removed<P: Reports>(provider: *mut raw::zernel_p
 /// `desc` is null or points to `size` bytes.
 unsafe fn tsg_desc(desc: *const raw::zernel_tsg_desc) -> Result<raw::zernel_tsg_desc> {
     const FIRST_SIZE: usize = 48;
-    const FLAGS: u32 = raw::ZERNEL_TSG_DESC_COMPUTE | raw::ZERNEL_TSG_DESC_SHARED;
+    const FLAGS: u32 =
+        raw::ZERNEL_TSG_DESC_COMPUTE | raw::ZERNEL_TSG_DESC_SHARED | raw::ZERNEL_TSG_DESC_COPY;
     static_assert!(size_of::<raw::zernel_tsg_desc>() == FIRST_SIZE);
     // SAFETY: By the caller.
     let desc = unsafe { copy(desc, FIRST_SIZE) }?;
@@ -213,8 +214,10 @@ unsafe fn tsg_desc(desc: *const raw::zernel_tsg_desc) -> Result<raw::zernel_tsg_
 }
 
 fn traits(desc: &raw::zernel_tsg_desc) -> tsg::Traits {
+    let compute = desc.flags & raw::ZERNEL_TSG_DESC_COMPUTE != 0;
     tsg::Traits {
-        compute: desc.flags & raw::ZERNEL_TSG_DESC_COMPUTE != 0,
+        compute,
+        copies: !compute && desc.flags & raw::ZERNEL_TSG_DESC_COPY != 0,
         shared: desc.flags & raw::ZERNEL_TSG_DESC_SHARED != 0,
         hw_tsg: desc.hw_tsg,
         engine: desc.engine,

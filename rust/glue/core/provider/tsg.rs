@@ -27,6 +27,8 @@ pub(crate) struct Hardware {
 pub(crate) struct Traits {
     /// True if it runs on a compute engine.
     pub(crate) compute: bool,
+    /// True if it runs on an engine that copies, and does not compute.
+    pub(crate) copies: bool,
     /// True if it carries the work of several processes: then no class raises it.
     pub(crate) shared: bool,
     /// Number in the hardware.

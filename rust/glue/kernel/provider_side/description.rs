@@ -116,6 +116,8 @@ pub(crate) struct Tsg<'a> {
     pub(crate) handle: u64,
     /// True if it computes.
     pub(crate) compute: bool,
+    /// True if its engine copies.
+    pub(crate) copies: bool,
     /// True if it carries work of several processes.
     pub(crate) shared: bool,
     /// Place on the GPU, for people.
@@ -138,7 +140,8 @@ impl Tsg<'_> {
         raw::zernel_tsg_desc {
             size: size_of::<raw::zernel_tsg_desc>() as u32,
             flags: flag(self.compute, raw::ZERNEL_TSG_DESC_COMPUTE)
-                | flag(self.shared, raw::ZERNEL_TSG_DESC_SHARED),
+                | flag(self.shared, raw::ZERNEL_TSG_DESC_SHARED)
+                | flag(self.copies, raw::ZERNEL_TSG_DESC_COPY),
             handle: self.handle,
             hw_tsg: self.place,
             engine: self.engine_type,

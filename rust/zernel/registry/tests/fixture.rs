@@ -157,6 +157,7 @@ pub(super) fn tsg_of(handle: u64, uid: Uid) -> Result<tsg::Description> {
         handle,
         traits: tsg::Traits {
             compute: true,
+            copies: false,
             shared: false,
             hw_tsg: 0,
             engine: 1,

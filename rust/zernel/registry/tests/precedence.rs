@@ -23,7 +23,8 @@ use crate::{
     },
     policy::{
         level::Level,
-        permit::Change, //
+        permit::Change,
+        units::Us, //
     },
     registry::{
         assignments::Target,
@@ -95,6 +96,29 @@ mod cases {
         })
         .map_err(|_| EINVAL)?;
         assert_eq!(in_force(&r, id), None);
+        r.change_class(admin(), Named::Tsg(id), level(3))?;
+        assert_eq!(in_force(&r, id), Some(level(3)));
+        Ok(())
+    }
+
+    #[test]
+    fn copy_tsgs_follow_their_process_where_that_is_tuned() -> Result {
+        let (mut r, gpu) = fixture::registry()?;
+        let mut description = fixture::tsg(1)?;
+        description.traits.compute = false;
+        description.traits.copies = true;
+        let id = r.add_tsg(gpu, description)?;
+        let mut decoder = fixture::tsg(2)?;
+        decoder.traits.compute = false;
+        let decoder = r.add_tsg(gpu, decoder)?;
+        r.change_class(admin(), process()?, Level::LC)?;
+        for (copies, told) in [(5, Some(Level::LC)), (0, None), (10, Some(Level::LC))] {
+            r.tune(|t| t.slices_mut().set_copies(Us(copies)))
+                .map_err(|_| EINVAL)?;
+            r.settle();
+            assert_eq!(in_force(&r, id), told);
+            assert_eq!(in_force(&r, decoder), None);
+        }
         r.change_class(admin(), Named::Tsg(id), level(3))?;
         assert_eq!(in_force(&r, id), Some(level(3)));
         Ok(())

@@ -130,9 +130,9 @@ impl Classes<'_> {
             .over(Source::Thread, self.assignment(thread))
     }
 
-    /// The layers of a TSG without its own assignment: only compute TSGs have any.
+    /// The layers of a TSG without its own assignment.
     fn beneath(&self, meaning: &Meaning, tsg: &Found<'_>) -> Layers {
-        match tsg.state.traits.compute {
+        match tsg.state.traits.follows_owner(meaning) {
             true => self.of_owner(meaning, tsg),
             false => Layers::NONE,
         }
@@ -206,17 +206,20 @@ impl Classes<'_> {
         let effective = layers.effective(is_shared);
         let on = tsg.map_or(Conditions::NONE, |tsg| {
             let known = self.view.conditions(tsg.gpu, self.guard);
-            self.whole(known, || Conditions::NONE)
-                .of_tsg(tsg.state.slice)
+            Conditions {
+                copies: tsg.state.traits.copies,
+                ..self.whole(known, || Conditions::NONE)
+            }
+            .of_tsg(tsg.state.slice)
         });
         let drivers = tsg
             .and_then(|tsg| tsg.state.original)
             .map(|hw| hw.timeslice);
         let (slice, origin, why) = meaning.told_slice(effective, on, drivers);
         let (level, weight) = (layers.level(), layers.weight());
-        // The layers that would count for it if it were on a compute engine.
+        // The layers that would count for it if it were on a compute engine, and do not.
         let ignored = match tsg {
-            Some(tsg) if !tsg.state.traits.compute => self.of_owner(&meaning, tsg),
+            Some(tsg) if !tsg.state.traits.follows_owner(&meaning) => self.of_owner(&meaning, tsg),
             _ => Layers::NONE,
         };
         let engine = |told: Why, layers: bool, own: bool| told.and(Why::ENGINE, layers && !own);

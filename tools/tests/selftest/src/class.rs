@@ -270,12 +270,28 @@ fn reasons_of_a_slice() -> Outcome {
         lab.wait_slice(&context, slice)?;
         check_eq!(told(&lab, &target)?, (us, source, why), "{name} {value}");
     }
-    // On a copy engine nothing of the process counts.
-    let (_copy, tsg) = lab.context(&ContextSpec::copy("copy"))?;
+    // On a copy engine nothing of the process counts where that is tuned.
+    tune("copy_timeslice_us", 0)?;
+    tune("max_timeslice_us", 5_000_000)?;
+    let (copy, tsg) = lab.context(&ContextSpec::copy("copy"))?;
+    let told = || -> Result<_> {
+        let class = lab.zernel.class(&Target::Tsg(tsg.id))?;
+        Ok((class.level.value, class.level.why, class.timeslice_us.value))
+    };
     lab.zernel.set_class(&Target::CurrentProcess, level(3))?;
-    let class = lab.zernel.class(&Target::Tsg(tsg.id))?;
-    check_eq!((class.level.value, class.level.why), (None, Why::ENGINE));
-    Ok(())
+    lab.wait_slice(&copy, DRIVER_SLICE)?;
+    check_eq!(told()?, (None, Why::ENGINE, 0));
+    // Else it does, with short slices.
+    for (us, of_3) in [(10, 190), (37, 703), (100, 1_000)] {
+        tune("copy_timeslice_us", us)?;
+        for (class, us) in [(level(3), of_3), (Level::BE, us)] {
+            lab.zernel.set_class(&Target::CurrentProcess, class)?;
+            lab.wait_slice(&copy, us)?;
+            check_eq!(told()?, (Some(class), Why::NONE, us));
+        }
+    }
+    tune("copy_timeslice_us", 0)?;
+    lab.wait_slice(&copy, DRIVER_SLICE)
 }
 
 /// The assignments that a user sees, by id.

@@ -107,6 +107,7 @@ fn answers() -> Outcome {
 /// A class applies from the moment the TSG computes, and not longer.
 fn becomes_compute() -> Outcome {
     let lab = Lab::open()?;
+    tune("copy_timeslice_us", 0)?;
     lab.zernel.set_class(&Target::CurrentProcess, Level::BE)?;
     let (context, tsg) = lab.context(&ContextSpec::copy("late"))?;
     calm(&lab, &tsg)?;

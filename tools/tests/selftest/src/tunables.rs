@@ -54,6 +54,7 @@ const ROWS: &[Row] = &[
     ("level5_timeslice_us", "2000", (10, 10_000_000), &[]),
     ("level6_timeslice_us", "1024", (10, 10_000_000), &[]),
     ("level7_timeslice_us", "200", (10, 10_000_000), &[]),
+    ("copy_timeslice_us", "10", (0, 1_000), &[]),
     (
         "slice_policy",
         "table",
