@@ -433,7 +433,10 @@ fn sentence(call: Call, errno: Errno) -> String {
         (SlotsMap, Errno::DQUOT) => "your quota of slot pages is used up; close a file with slots first",
         (Begin, Errno::NXIO) => "there is no such slot; map its page first",
         (Begin, Errno::NOENT) => "there is no such TSG, or you may not see it",
-        (Begin, Errno::PERM) => "a request for another user's TSG needs CAP_SYS_NICE",
+        (Begin, Errno::PERM) => {
+            "a request for another user's TSG needs CAP_SYS_NICE; one without a holder needs a class \
+             above 6 in force"
+        }
         (Begin, Errno::INVAL) => {
             "a request without a holder can have no gate; or the loaded module is older than gates"
         }

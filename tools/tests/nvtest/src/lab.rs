@@ -35,10 +35,11 @@ pub const ALL: [&str; 6] = [
     "fakegpu",
 ];
 /// Tunables that cases change, and what they are by themselves.
-const TUNABLES: [(&str, &str); 5] = [
+const TUNABLES: [(&str, &str); 6] = [
     ("user_control", "deny"),
     ("default_class", "none"),
     ("lease_us", "10000"),
+    ("copy_timeslice_us", "10"),
     ("level0_budget_us", "95000"),
     ROTATION,
 ];

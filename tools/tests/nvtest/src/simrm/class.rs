@@ -28,7 +28,7 @@ pub const SUITE: Suite = Suite::new(
             process_class_reaches_later_tsgs,
         ),
         case("one_pass_for_many", one_pass_for_many),
-        case("copy_engines_are_left_alone", copy_engines_are_left_alone),
+        case("copies_have_short_slices", copies_have_short_slices),
         case("class_ends_with_the_process", class_ends_with_the_process),
         case("tunables_reach_the_driver", tunables_reach_the_driver),
         case("alias_holds_the_class", alias_holds_the_class),
@@ -172,17 +172,24 @@ fn one_pass_for_many() -> Outcome {
     Ok(())
 }
 
-fn copy_engines_are_left_alone() -> Outcome {
+fn copies_have_short_slices() -> Outcome {
     let lab = Lab::open()?;
     let runtime = Runtime::with(Spec::on(1))?;
     let copy = runtime.tsg(engine::COPY0)?;
+    let decoder = runtime.tsg(engine::COPY0 + 20)?;
     let compute = runtime.compute()?;
     lab.zernel
         .set_class(&Target::current_process(), Level::BE)?;
     wait_slice(&runtime, compute, BE_US)?;
+    wait_slice(&runtime, copy, 10)?;
+    check_eq!(lab.tsg(&runtime, copy)?.level, Some(Level::BE));
+    crate::lab::tune("copy_timeslice_us", "0")?;
+    wait_slice(&runtime, copy, ORIGINAL_US)?;
     lab.quiet()?;
-    check_eq!(held(&runtime, copy)?, (ORIGINAL_US, ORIGINAL_LEVEL));
-    check_eq!(lab.tsg(&runtime, copy)?.level, None);
+    for other in [copy, decoder] {
+        check_eq!(held(&runtime, other)?, (ORIGINAL_US, ORIGINAL_LEVEL));
+        check_eq!(lab.tsg(&runtime, other)?.level, None);
+    }
     // One that is named itself is classed.
     lab.class(&runtime, copy, Level::BE)?;
     wait_slice(&runtime, copy, BE_US)

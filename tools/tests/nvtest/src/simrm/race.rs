@@ -20,7 +20,7 @@ use testkit::passing;
 use testkit::random::Random;
 use testkit::{check_eq, wait_until, Repeat};
 
-use crate::lab::{agree, buses, same_tsgs, Lab, LOADED};
+use crate::lab::{agree, buses, same_tsgs, tune, Lab, LOADED};
 use crate::options;
 use crate::rm::truth::{self, Counts};
 use crate::rm::{ControlFile, Handle};
@@ -216,6 +216,8 @@ fn lead(race: &Race, phases: &mut Repeat, beside: Beside, victims: Option<&Victi
 
 fn prepare(race: &Race, lab: &Lab, classed: bool) -> Result<()> {
     let me = Target::current_process();
+    // The settings of TSGs that copy stay their owners'.
+    tune("copy_timeslice_us", "0")?;
     let is = lab.zernel.class(&me)?.own.level.is_some();
     if classed && !is {
         lab.zernel.set_class(&me, Level::BE)?;
