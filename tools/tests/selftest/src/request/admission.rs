@@ -314,8 +314,8 @@ pub(super) fn moves_with_its_class() -> Outcome {
     let slot = client.slot(0);
     let is_over = AtomicBool::new(false);
     let mut accepted = 0;
+    let target = Target::Tsg(client.tsg);
     std::thread::scope(|scope| -> Outcome {
-        let target = Target::Tsg(client.tsg);
         let mover = scope.spawn(|| -> Outcome {
             while !is_over.load(Relaxed) {
                 lab.zernel.set_class(&target, level(1))?;
