@@ -68,7 +68,8 @@ pub(crate) fn test(
         open: Ns::ZERO,
         own: Ns::ZERO,
     };
-    let spots = look(ask, now, none, count, &job);
+    let mut spots = [Spot::LAST; MOST];
+    look(ask, now, none, count, &job, &mut spots);
     let spot = |at: usize| spots.get(at).copied().unwrap_or(Spot::LAST);
     let mut load = none;
     let mut behind = Ns::ZERO;
@@ -147,7 +148,7 @@ impl Spot {
     };
 }
 
-/// All places, from the last one on. The time in which the GPU is idle before a request is due makes that
+/// Fills in all places, from the last one on, where they lie: they are large for a kernel's stack. The time in which the GPU is idle before a request is due makes that
 /// one no later.
 fn look(
     ask: &Ask,
@@ -155,11 +156,11 @@ fn look(
     mut load: Load,
     count: usize,
     job: &impl Fn(usize) -> Option<Job>,
-) -> [Spot; MOST] {
+    spots: &mut [Spot; MOST],
+) {
     for job in (0..count).filter_map(job) {
         load.add(&job, ask);
     }
-    let mut spots = [Spot::LAST; MOST];
     let mut spot = Spot::LAST;
     for (at, place) in spots.iter_mut().enumerate().take(count).rev() {
         if let Some(job) = job(at) {
@@ -184,7 +185,6 @@ fn look(
         }
         *place = spot;
     }
-    spots
 }
 
 #[cfg(any(test, zernel_kunit))]

@@ -17,11 +17,16 @@
 
 mod account;
 mod open;
+mod seen;
 mod terms;
 
-use self::account::Account;
+use self::{
+    account::Account,
+    seen::LONGEST, //
+};
 pub(crate) use self::{
     open::Open,
+    seen::Seen,
     terms::Terms, //
 };
 use crate::policy::units::{
@@ -29,28 +34,6 @@ use crate::policy::units::{
     Permille,
     Us, //
 };
-
-/// Longest time that is told apart: 10 s, the longest slice.
-const LONGEST: u64 = 10_000_000_000;
-
-/// A TSG as it is seen.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Seen {
-    /// The time.
-    pub(crate) now: Ns,
-    /// The GPU time that it had so far.
-    pub(crate) ran: Ns,
-    /// The requests of it that ended so far.
-    pub(crate) ended: u64,
-    /// It has something to run.
-    pub(crate) is_runnable: bool,
-    /// The slice that it has without this policy.
-    pub(crate) table: Us,
-    /// The slice that the GPU has for it.
-    pub(crate) slice: Us,
-    /// A longer slice than that of the table is possible: its level is no one's to take.
-    pub(crate) may_lengthen: bool,
-}
 
 /// The urgency of a TSG.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -24,9 +24,11 @@
 //! the bound of the credit, and a quantum.
 
 use super::{
-    Seen,
-    Terms,
-    LONGEST, //
+    seen::{
+        Seen,
+        LONGEST, //
+    },
+    terms::Terms, //
 };
 use crate::policy::units::{
     Ns,
@@ -43,7 +45,7 @@ pub(super) struct Account {
     /// It at the last look.
     last: Option<Mark>,
     credit: Ns,
-    /// What it spent beyond its credit.
+    /// The time that it spent beyond its credit.
     debt: Ns,
     /// The longest slice that its turn may have begun with.
     loaded: Us,
@@ -157,7 +159,7 @@ impl Account {
             self.debt = Ns(self.debt.0.saturating_add(more).min(2 * LONGEST));
             self.forgone = Ns::ZERO;
         } else {
-            // What a turn forgoes can be had only in the wait that follows it.
+            // The rest of a turn can be had only in the wait that follows it.
             let due = share(table - slice);
             let most = due.saturating_add((table - slice) * 1_000).min(LONGEST);
             // INVARIANT: No longer than that.

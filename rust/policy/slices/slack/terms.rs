@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
-//! What the operator of a GPU decides of slices that follow slacks.
+//! Decisions of the operator about slices that follow slacks.
 
 use crate::policy::units::{
     Permille,

@@ -141,7 +141,7 @@ fn share(
                 may_lengthen: true,
             };
             one.slice = one.claimant.step(terms, &seen, &open).unwrap_or(table);
-            // What was granted in one go, and a quantum.
+            // That of one grant, and a quantum.
             assert!(one.claimant.debt() <= Ns(Ns::from(terms.credit).0 + quantum));
         }
         let mut rest = quantum;

@@ -254,7 +254,8 @@ pub(super) fn has_places() -> Outcome {
         })?);
     }
     let slot = client.slot(0);
-    let begin = needing(&client, ms(1), ms(9_000));
+    // No lie, as one that was told short is believed less from its end on.
+    let begin = needing(&client, ms(4_000), ms(9_900));
     check_eq!(errno(slot.begin(&begin)), Some(Errno::NOSPC), "33 places");
     let target = Target::Tsg(client.tsg);
     lab.zernel.set_class(&target, Level::LC)?;
@@ -296,7 +297,7 @@ pub(super) fn counts_in_its_tsg() -> Outcome {
     let other = Client::new(&lab)?;
     lab.zernel.set_class(&Target::Tsg(other.tsg), Level::LC)?;
     let slot = client.slot(0);
-    slot.begin(&needing(&client, ms(350), ms(400)))?;
+    slot.begin(&needing(&client, ms(250), ms(400)))?;
     std::thread::sleep(ms(410));
     let next = slot.begin(&at_once(other.tsg))?.number;
     slot.cancel(next)?;
@@ -314,8 +315,8 @@ pub(super) fn moves_with_its_class() -> Outcome {
     let slot = client.slot(0);
     let is_over = AtomicBool::new(false);
     let mut accepted = 0;
+    let target = Target::Tsg(client.tsg);
     std::thread::scope(|scope| -> Outcome {
-        let target = Target::Tsg(client.tsg);
         let mover = scope.spawn(|| -> Outcome {
             while !is_over.load(Relaxed) {
                 lab.zernel.set_class(&target, level(1))?;
