@@ -148,8 +148,8 @@ impl Spot {
     };
 }
 
-/// Fills in all places, from the last one on, where they lie: they are large for a kernel's stack. The time in which the GPU is idle before a request is due makes that
-/// one no later.
+/// Fills in all places, from the last one on. The time in which the GPU is idle before a request is due
+/// makes that one no later. The places are written where they lie: two copies are much for a kernel's stack.
 fn look(
     ask: &Ask,
     now: &Now,
