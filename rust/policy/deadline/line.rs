@@ -65,16 +65,16 @@ impl Line {
     pub(crate) const ROOM: usize = 64;
 
     /// Nobody has a place.
-    pub(crate) const fn new() -> Self {
-        // INVARIANT: None is taken.
-        Self {
-            entries: [None; Self::ROOM],
-            sorted: [0; Self::ROOM],
-            count: 0,
-            askers: Askers::NONE,
-            trusts: Trusts::NONE,
-        }
-    }
+    ///
+    /// A constant, as one that is built where it is used takes the kernel's stack twice.
+    // INVARIANT: None is taken.
+    pub(crate) const EMPTY: Self = Self {
+        entries: [None; Self::ROOM],
+        sorted: [0; Self::ROOM],
+        count: 0,
+        askers: Askers::NONE,
+        trusts: Trusts::NONE,
+    };
 
     /// A place for a request of a user; `None`: there is no room.
     pub(crate) fn join(&mut self, lane: Lane, user: u32, claim: Claim) -> Option<Place> {
@@ -343,7 +343,7 @@ mod tests {
 
     #[test]
     fn the_earliest_deadline_goes_first() {
-        let mut line = Line::new();
+        let mut line = Line::EMPTY;
         let places = [300, 100, 200, 100].map(|at| waiting(&mut line, LANE, 1, at));
         // Of equal ones the first to come.
         for at in [1, 3, 2, 0] {
@@ -356,7 +356,7 @@ mod tests {
 
     #[test]
     fn one_has_the_gpu_at_a_time() {
-        let mut line = Line::new();
+        let mut line = Line::EMPTY;
         let first = waiting(&mut line, LANE, 1, 100);
         let second = waiting(&mut line, LANE, 1, 50);
         if let Some(first) = first {
@@ -375,7 +375,7 @@ mod tests {
 
     #[test]
     fn other_lanes_are_not_waited_for() {
-        let mut line = Line::new();
+        let mut line = Line::EMPTY;
         let others = [
             Lane {
                 runlist: 1,
@@ -397,7 +397,7 @@ mod tests {
 
     #[test]
     fn users_have_a_part_of_the_places() {
-        let mut line = Line::new();
+        let mut line = Line::EMPTY;
         let low = Lane {
             level: Level::DEFAULT,
             ..LANE
@@ -418,7 +418,7 @@ mod tests {
 
     #[test]
     fn a_place_that_nobody_has_says_nothing() {
-        let mut line = Line::new();
+        let mut line = Line::EMPTY;
         for place in [Place(0), Place(Line::ROOM), Place(usize::MAX)] {
             assert_eq!(line.leave(place), None);
             assert_eq!(line.waits(place), None);

@@ -51,7 +51,7 @@ pub(super) trait Waiter: Send + Sync {
 }
 
 /// Nobody has a place. It is too large for a stack.
-static EMPTY: Line = Line::new();
+static EMPTY: Line = Line::EMPTY;
 
 /// The places, and who has them.
 struct Places {

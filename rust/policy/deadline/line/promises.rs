@@ -33,7 +33,7 @@ mod tests {
 
     #[test]
     fn a_promise_counts_what_is_there() {
-        let mut line = Line::new();
+        let mut line = Line::EMPTY;
         let first = running(&mut line, 1, 5_000);
         assert!(first.is_ok());
         let mut ask = |demand, replaced| {
@@ -50,7 +50,7 @@ mod tests {
 
     #[test]
     fn nobody_waits_for_one_that_lied() {
-        let mut line = Line::new();
+        let mut line = Line::EMPTY;
         let first = running(&mut line, 1, 5_000);
         let next = line.join(LANE, 1, claim(200_000, 0));
         next.map(|next| line.waits(next));
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn a_lie_is_believed_once() {
-        let mut line = Line::new();
+        let mut line = Line::EMPTY;
         let lied = line.admit(LANE, 1, claim(100_000, 50), None, NOW);
         assert!(lied.is_ok_and(|place| line.over(place, Some(Ns(40_000))) == Some(LANE)));
         let asked = claim(NOW.0 + 40_000, 50);
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn a_lie_that_is_given_up_is_one() {
-        let mut line = Line::new();
+        let mut line = Line::EMPTY;
         let lied = line.admit(LANE, 1, claim(100_000, 50), None, NOW);
         if let Ok(place) = lied {
             line.lasts(place, Ns(40_000));
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn a_more_urgent_level_goes_first() {
-        let mut line = Line::new();
+        let mut line = Line::EMPTY;
         assert!(line
             .admit(LANE, 1, claim(100_000, 5_000), None, NOW)
             .is_ok());
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn a_promise_takes_a_place() {
-        let mut line = Line::new();
+        let mut line = Line::EMPTY;
         let asked = claim(u64::MAX, 0);
         let mut last = None;
         for _ in 0..Line::ROOM / 2 {
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn a_promise_that_was_missed_holds_nobody_up() {
-        let mut line = Line::new();
+        let mut line = Line::EMPTY;
         let far = Claim {
             due: Ns(9_950),
             ..claim(10_000, 50)

@@ -82,7 +82,7 @@ impl Machine {
     fn new() -> Self {
         Self {
             now: START,
-            line: Line::new(),
+            line: Line::EMPTY,
             promises: Vec::new(),
             running: None,
             accepted: 0,
@@ -248,7 +248,7 @@ proptest! {
         claims in proptest::collection::vec((any::<[u64; 4]>(), 0u32..4, 0u8..4), 1..150),
         now in any::<u64>(),
     ) {
-        let mut line = Line::new();
+        let mut line = Line::EMPTY;
         let mut places = Vec::new();
         for ([deadline, due, switch, burst], user, what) in claims {
             let claim = Claim {

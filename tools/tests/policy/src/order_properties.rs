@@ -101,7 +101,7 @@ impl Machine {
         };
         Self {
             now: Ns(1_000),
-            line: Line::new(),
+            line: Line::EMPTY,
             clients: (0..clients).map(client).collect(),
             owners: vec![None; Line::ROOM],
         }

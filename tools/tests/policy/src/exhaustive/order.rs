@@ -170,7 +170,7 @@ impl Model for Scene {
             tuned: 0,
             clients: self.clients.iter().map(|_| Client::new()).collect(),
             wrong: None,
-            line: Places(Line::new()),
+            line: Places(Line::EMPTY),
         }]
     }
 

@@ -23,7 +23,7 @@ pub(super) struct Order {
 impl Order {
     pub(super) const fn new() -> Self {
         Self {
-            line: Line::new(),
+            line: Line::EMPTY,
             owners: [None; Line::ROOM],
         }
     }
