@@ -5,6 +5,8 @@ pub(crate) mod admission;
 pub(crate) mod burst;
 mod entry;
 pub(crate) mod line;
+pub(crate) mod preemptive;
+mod turns;
 
 use super::units::Ns;
 
@@ -20,16 +22,19 @@ pub(crate) enum Order {
     Fifo,
     /// The earliest deadline first, one at a time, without preemption.
     Edf,
+    /// The earliest deadline first: one that comes takes the GPU from a later one.
+    EdfPreemptive,
 }
 
 impl Order {
-    const ALL: [Self; 2] = [Self::Fifo, Self::Edf];
+    const ALL: [Self; 3] = [Self::Fifo, Self::Edf, Self::EdfPreemptive];
 
     /// The name of the tunable's value.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Fifo => "fifo",
             Self::Edf => "edf",
+            Self::EdfPreemptive => "edf-preemptive",
         }
     }
 

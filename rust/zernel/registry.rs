@@ -45,6 +45,7 @@ pub(crate) mod tuning;
 pub(crate) mod turns;
 pub(crate) mod view;
 mod walks;
+pub(crate) mod yielding;
 
 use crate::{
     glue::{
@@ -442,7 +443,7 @@ impl Registry {
         }
         let want = self
             .tunables
-            .settings(effective, gpu.conditions())
+            .settings(effective, gpu.conditions_of(id, effective.level))
             .map(|settings| Want::new(settings, gpu.abilities));
         if tsg.want != want || tsg.failed {
             // A TSG that only waits to be read for the first time has nothing to be replaced.

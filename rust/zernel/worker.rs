@@ -13,5 +13,6 @@ pub(crate) mod perform;
 pub(crate) mod provider;
 pub(crate) mod rotation;
 mod slices;
+mod takeover;
 #[cfg(zernel_kunit)]
 mod tests;

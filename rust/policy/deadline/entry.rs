@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 //! A request that has a place in the order of deadlines.
 
+use super::preemptive::{
+    Hold,
+    Terms, //
+};
 use crate::policy::{
     level::Level,
     units::Ns, //
@@ -52,6 +56,8 @@ pub(super) struct Entry {
     pub(super) part: Part,
     /// When it got the GPU, if it has it.
     pub(super) since: Ns,
+    /// Its part in preemption, if it has one.
+    pub(super) terms: Option<Terms>,
 }
 
 /// Its part.
@@ -63,6 +69,8 @@ pub(super) enum Part {
     Waits,
     /// It has the GPU, until then at the latest.
     Runs(Ns),
+    /// It was taken from the GPU, until the end of the same lease at the latest.
+    Held(Hold),
 }
 
 impl Entry {

@@ -26,6 +26,7 @@ use super::{
         Entry,
         Part, //
     },
+    preemptive::Credits, //
 };
 use crate::policy::units::Ns;
 
@@ -33,7 +34,7 @@ pub(crate) use super::entry::{Claim, Lane, Refused};
 
 /// A place in a [`Line`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Place(usize);
+pub(crate) struct Place(pub(super) usize);
 
 impl Place {
     /// Its number, below [`Line::ROOM`].
@@ -50,11 +51,12 @@ impl Place {
 /// of equal ones the first to come is the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Line {
-    entries: [Option<Entry>; Line::ROOM],
+    pub(super) entries: [Option<Entry>; Line::ROOM],
     sorted: [u8; Line::ROOM],
     count: usize,
     askers: Askers,
     trusts: Trusts,
+    pub(super) credits: Credits,
 }
 
 impl Line {
@@ -72,6 +74,7 @@ impl Line {
             count: 0,
             askers: Askers::NONE,
             trusts: Trusts::NONE,
+            credits: Credits::new(),
         }
     }
 
@@ -161,13 +164,16 @@ impl Line {
             is_promised,
             part: Part::Apart,
             since: Ns::ZERO,
+            terms: None,
         });
         Some(Place(place))
     }
 
     /// A request is over, after a burst of this time if that is known, and gives its place back. Returns
     /// its lane.
-    pub(crate) fn over(&mut self, place: Place, burst: Option<Ns>) -> Option<Lane> {
+    pub(crate) fn over(&mut self, place: Place, burst: Option<Ns>, now: Ns) -> Option<Lane> {
+        // Should it be held: the time of that is charged to its end.
+        self.count(now);
         if let (Some(took), Some(Some(entry))) = (burst, self.entries.get(place.0)) {
             if entry.is_promised {
                 self.trusts.note(entry.user, entry.claim.burst, took);
@@ -176,7 +182,7 @@ impl Line {
         self.leave(place)
     }
 
-    /// A request gives its place back. Returns its lane.
+    /// A request that has not begun gives its place back. Returns its lane.
     pub(crate) fn leave(&mut self, place: Place) -> Option<Lane> {
         let entry = self.entries.get_mut(place.0)?.take()?;
         let taken = self.sorted.get_mut(..self.count)?;
@@ -192,7 +198,7 @@ impl Line {
     }
 
     /// All of them in the order of deadlines.
-    fn in_order(&self) -> impl Iterator<Item = (Place, &Entry)> {
+    pub(super) fn in_order(&self) -> impl Iterator<Item = (Place, &Entry)> {
         self.sorted
             .iter()
             .take(self.count)
@@ -233,7 +239,11 @@ impl Line {
 
     fn set(&mut self, place: Place, part: Part) -> Option<Lane> {
         let entry = self.entries.get_mut(place.0)?.as_mut()?;
-        entry.part = part;
+        match (&mut entry.part, part) {
+            // Its own events do not give the GPU back.
+            (Part::Held(hold), Part::Runs(until)) => hold.until = until,
+            (old, _) => *old = part,
+        }
         Some(entry.lane)
     }
 
@@ -250,47 +260,15 @@ impl Line {
     /// A request has the GPU, until then at the latest. Returns its lane.
     pub(crate) fn runs(&mut self, place: Place, until: Ns, now: Ns) -> Option<Lane> {
         let entry = self.entries.get_mut(place.0)?.as_mut()?;
-        if !matches!(entry.part, Part::Runs(_)) {
+        if !matches!(entry.part, Part::Runs(_) | Part::Held(_)) {
             entry.since = now;
         }
         self.set(place, Part::Runs(until))
     }
 
-    fn of(&self, lane: Lane) -> impl Iterator<Item = (Place, &Entry)> {
-        self.entries
-            .iter()
-            .enumerate()
-            .filter_map(move |(place, entry)| Some((Place(place), entry.as_ref()?)))
-            .filter(move |(_, entry)| entry.lane == lane)
-    }
-
-    /// The one that waits with the earliest deadline.
-    pub(crate) fn first(&self, lane: Lane) -> Option<Place> {
-        self.in_order()
-            .find(|(_, entry)| entry.lane == lane && entry.part == Part::Waits)
-            .map(|(place, _)| place)
-    }
-
-    /// Until when those that wait do so at most; `None`: the GPU is free for them.
-    pub(crate) fn busy_until(&self, lane: Lane, now: Ns) -> Option<Ns> {
-        self.of(lane)
-            .filter_map(|(_, entry)| entry.busy_until(now))
-            .max()
-    }
-
-    /// The request whose turn it is.
-    pub(crate) fn next(&self, lane: Lane, now: Ns) -> Option<Place> {
-        match self.busy_until(lane, now) {
-            None => self.first(lane),
-            Some(_) => None,
-        }
-    }
-
-    /// One after the other, those that have the GPU; the first has a number of `from` or above.
-    pub(crate) fn runner(&self, lane: Lane, from: usize) -> Option<Place> {
-        self.of(lane)
-            .find(|(place, entry)| place.0 >= from && matches!(entry.part, Part::Runs(_)))
-            .map(|(place, _)| place)
+    /// Those of a lane in the order of deadlines.
+    pub(super) fn of(&self, lane: Lane) -> impl Iterator<Item = (Place, &Entry)> {
+        self.in_order().filter(move |(_, entry)| entry.lane == lane)
     }
 }
 
@@ -446,7 +424,7 @@ mod tests {
     fn a_lie_is_believed_once() {
         let mut line = Line::new();
         let lied = line.admit(LANE, 1, claim(100_000, 50), None, NOW);
-        assert!(lied.is_ok_and(|place| line.over(place, Some(Ns(40_000))) == Some(LANE)));
+        assert!(lied.is_ok_and(|place| line.over(place, Some(Ns(40_000)), NOW) == Some(LANE)));
         let asked = claim(NOW.0 + 40_000, 50);
         let late = Refused::Late(Some(Ns(NOW.0 + 40_010)));
         assert_eq!(line.admit(LANE, 1, asked, None, NOW), Err(late));

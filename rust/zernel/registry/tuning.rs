@@ -38,7 +38,8 @@ impl Registry {
             || tunables.enabled() != self.tunables.enabled()
             || tunables.slices().kept() != self.tunables.slices().kept()
             || tunables.gives_other_budgets(&self.tunables);
-        let follows_changed = tunables.feedback().is_some() != self.tunables.feedback().is_some();
+        let follows_changed = tunables.feedback().is_some() != self.tunables.feedback().is_some()
+            || tunables.requests().order() != self.tunables.requests().order();
         self.tunables = tunables;
         tuned::publish(&tunables);
         self.view.tune(tunables.meaning(), &mut self.writer);

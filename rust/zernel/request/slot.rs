@@ -217,7 +217,7 @@ impl Slot {
             None => (choice.lead(known, cost), false),
             Some(rule) => (
                 rule.lead(choice, known, cost),
-                rule.order == Order::Edf && level.is_some_and(|level| level != Level::BE),
+                rule.order != Order::Fifo && level.is_some_and(|level| level != Level::BE),
             ),
         };
         let gate = seen.gate_of(ask.gate);

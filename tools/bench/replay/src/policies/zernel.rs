@@ -6,6 +6,7 @@
 
 mod budget;
 pub(crate) mod estimate;
+mod holds;
 mod keys;
 mod order;
 mod rotation;
@@ -18,6 +19,7 @@ use zernel_workload::Role;
 
 use self::budget::Budget;
 use self::estimate::Estimator;
+use self::holds::Holds;
 use self::keys::Keys;
 use self::order::{Late, Order};
 use self::rotation::Rotation;
@@ -169,6 +171,7 @@ pub(crate) struct Zernel {
     lanes: Vec<Lane>,
     keys: Keys,
     order: Order,
+    holds: Holds,
     rotation: Option<Rotation>,
     budget: Option<Budget>,
     tunables: Tunables,
@@ -185,6 +188,7 @@ type Call = fn(&mut Succession, Number, Ns, &Observed) -> Result<Actions, reques
 const ROTATION: u64 = 1 << 62;
 const BUDGET: u64 = 1 << 63;
 const SLICES: u64 = 1 << 61;
+const HOLDS: u64 = 1 << 60;
 
 impl Zernel {
     /// With these options.
@@ -207,6 +211,7 @@ impl Zernel {
             lanes: Vec::new(),
             keys: Keys::default(),
             order: Order::new(),
+            holds: Holds::default(),
             rotation: None,
             budget: None,
             tunables,
@@ -377,8 +382,8 @@ impl Policy for Zernel {
         if rule.min_prep > Ns::ZERO {
             name += &format!(" from {} µs", rule.min_prep.0 / 1_000);
         }
-        if rule.order == Kept::Edf {
-            name += " edf";
+        if rule.order != Kept::Fifo {
+            name += &format!(" {}", rule.order.name());
         }
         if self.options.admit {
             name += " admit";
@@ -483,7 +488,7 @@ impl Policy for Zernel {
             holder: true,
             sample: true,
             gate: false,
-            ordered: self.options.rule.order == Kept::Edf,
+            ordered: self.options.rule.order != Kept::Fifo,
         };
         let seat = match self.options.admit {
             true => match self.admit(world, client, &asked, &plan) {
@@ -520,7 +525,7 @@ impl Policy for Zernel {
             return;
         }
         submit(world, client);
-        if self.options.rule.order == Kept::Edf {
+        if self.options.rule.order != Kept::Fifo {
             // By a call, so that the trigger waits for its turn.
             self.tell(world, client, Succession::ready);
             return;
@@ -546,7 +551,7 @@ impl Policy for Zernel {
             let seen = &mut self.lanes[client].seen;
             seen.done_ns = Ns(world.now);
             seen.done = one.begun;
-            if self.options.rule.order == Kept::Edf {
+            if self.options.rule.order != Kept::Fifo {
                 self.tell(world, client, Succession::done);
             }
             if let Some(slices) = &mut self.slices {
@@ -569,6 +574,8 @@ impl Policy for Zernel {
             if let Some(slices) = &mut self.slices {
                 slices.timer(world);
             }
+        } else if token & HOLDS != 0 {
+            self.look_at_holds(world, token);
         } else if token & ROTATION != 0 {
             if let Some(rotation) = &mut self.rotation {
                 rotation.timer(world, token);
@@ -588,7 +595,14 @@ impl Policy for Zernel {
     }
 
     fn operated(&mut self, world: &mut World, operation: Operation) {
-        if let (Operation::Enable(..), Some(rotation)) = (operation, &mut self.rotation) {
+        let group = match operation {
+            Operation::Enable(group, _) => group,
+            Operation::Slice(..) | Operation::Interleave(..) => return,
+        };
+        if world.groups[group].role == Role::Lc {
+            return;
+        }
+        if let Some(rotation) = &mut self.rotation {
             rotation.finished(world);
         }
     }
