@@ -4,6 +4,8 @@
 pub(crate) mod admission;
 pub(crate) mod burst;
 mod entry;
+#[cfg(any(test, zernel_kunit))]
+mod fresh;
 pub(crate) mod line;
 pub(crate) mod preemptive;
 mod turns;

@@ -276,7 +276,10 @@ impl Line {
 #[cfg_attr(not(test), kernel::macros::kunit_tests(zernel_policy_deadline_line))]
 mod tests {
     use super::*;
-    use crate::policy::level::Level;
+    use crate::policy::{
+        deadline::fresh::fresh,
+        level::Level, //
+    };
 
     const LANE: Lane = Lane {
         runlist: 0,
@@ -302,7 +305,9 @@ mod tests {
 
     #[test]
     fn the_earliest_deadline_goes_first() {
-        let mut line = Line::new();
+        let Some(mut line) = fresh() else {
+            return assert_eq!("no memory", "");
+        };
         let places = [300, 100, 200, 100].map(|at| waiting(&mut line, LANE, 1, at));
         // Of equal ones the first to come.
         for at in [1, 3, 2, 0] {
@@ -315,7 +320,9 @@ mod tests {
 
     #[test]
     fn one_has_the_gpu_at_a_time() {
-        let mut line = Line::new();
+        let Some(mut line) = fresh() else {
+            return assert_eq!("no memory", "");
+        };
         let first = waiting(&mut line, LANE, 1, 100);
         let second = waiting(&mut line, LANE, 1, 50);
         if let Some(first) = first {
@@ -334,7 +341,9 @@ mod tests {
 
     #[test]
     fn other_lanes_are_not_waited_for() {
-        let mut line = Line::new();
+        let Some(mut line) = fresh() else {
+            return assert_eq!("no memory", "");
+        };
         let others = [
             Lane {
                 runlist: 1,
@@ -356,7 +365,9 @@ mod tests {
 
     #[test]
     fn a_user_has_a_part_of_the_places() {
-        let mut line = Line::new();
+        let Some(mut line) = fresh() else {
+            return assert_eq!("no memory", "");
+        };
         for _ in 0..Line::PER_USER {
             assert!(waiting(&mut line, LANE, 1, 0).is_some());
         }
@@ -372,7 +383,9 @@ mod tests {
 
     #[test]
     fn a_place_that_nobody_has_says_nothing() {
-        let mut line = Line::new();
+        let Some(mut line) = fresh() else {
+            return assert_eq!("no memory", "");
+        };
         for place in [Place(0), Place(Line::ROOM), Place(usize::MAX)] {
             assert_eq!(line.leave(place), None);
             assert_eq!(line.waits(place), None);
@@ -390,7 +403,9 @@ mod tests {
 
     #[test]
     fn a_promise_counts_what_is_there() {
-        let mut line = Line::new();
+        let Some(mut line) = fresh() else {
+            return assert_eq!("no memory", "");
+        };
         let first = running(&mut line, 1, 5_000);
         assert!(first.is_ok());
         let mut ask = |demand, replaced| {
@@ -407,7 +422,9 @@ mod tests {
 
     #[test]
     fn nobody_waits_for_one_that_lied() {
-        let mut line = Line::new();
+        let Some(mut line) = fresh() else {
+            return assert_eq!("no memory", "");
+        };
         let first = running(&mut line, 1, 5_000);
         let next = waiting(&mut line, LANE, 1, 200_000);
         assert_eq!(line.busy_until(LANE, NOW), Some(Ns(6_000)));
@@ -422,7 +439,9 @@ mod tests {
 
     #[test]
     fn a_lie_is_believed_once() {
-        let mut line = Line::new();
+        let Some(mut line) = fresh() else {
+            return assert_eq!("no memory", "");
+        };
         let lied = line.admit(LANE, 1, claim(100_000, 50), None, NOW);
         assert!(lied.is_ok_and(|place| line.over(place, Some(Ns(40_000)), NOW) == Some(LANE)));
         let asked = claim(NOW.0 + 40_000, 50);
@@ -434,7 +453,9 @@ mod tests {
 
     #[test]
     fn a_more_urgent_level_goes_first() {
-        let mut line = Line::new();
+        let Some(mut line) = fresh() else {
+            return assert_eq!("no memory", "");
+        };
         assert!(line
             .admit(LANE, 1, claim(100_000, 5_000), None, NOW)
             .is_ok());
@@ -454,7 +475,9 @@ mod tests {
 
     #[test]
     fn a_promise_takes_a_place() {
-        let mut line = Line::new();
+        let Some(mut line) = fresh() else {
+            return assert_eq!("no memory", "");
+        };
         let asked = claim(u64::MAX, 0);
         let mut last = None;
         for _ in 0..Line::PER_USER {

@@ -8,6 +8,7 @@
 mod tests {
     use crate::policy::{
         deadline::{
+            fresh::fresh,
             line::{
                 Claim,
                 Lane,
@@ -74,7 +75,9 @@ mod tests {
 
     #[test]
     fn an_earlier_deadline_takes_the_gpu_and_gives_it_back() {
-        let mut line = Line::new();
+        let Some(mut line) = fresh() else {
+            return assert_eq!("no memory", "");
+        };
         let late = running(&mut line, 1, 1, 90);
         let early = waiting(&mut line, 2, 1, 50);
         assert_eq!(line.step(LANE, NOW, true), Step::Held(late));
@@ -101,14 +104,16 @@ mod tests {
     #[test]
     fn a_deadline_that_is_hardly_earlier_takes_nothing() {
         for (earlier, taken) in [(0, false), (MARGIN.0, false), (MARGIN.0 + 1, true)] {
-            let mut line = Line::new();
+            let Some(mut line) = fresh() else {
+                return assert_eq!("no memory", "");
+            };
             let late = running(&mut line, 1, 1, 90);
             let at = Ns(90 * MS - earlier);
             let early = line.join(LANE, 1, claim(at)).unwrap_or(NOWHERE);
             line.contends(early, 2);
             line.waits(early);
-            let next = line.step(LANE, NOW, true);
-            assert_eq!(next == Step::Held(late), taken);
+            let is_taken = line.step(LANE, NOW, true) == Step::Held(late);
+            assert_eq!(is_taken, taken);
         }
     }
 
@@ -121,7 +126,9 @@ mod tests {
             (Some(1), Some(1), true),
             (Some(1), Some(2), false),
         ] {
-            let mut line = Line::new();
+            let Some(mut line) = fresh() else {
+                return assert_eq!("no memory", "");
+            };
             let places = [(own, 90), (other, 50)].map(|(tsg, deadline)| {
                 let place = line
                     .join(LANE, 1, claim(Ns(deadline * MS)))
@@ -144,7 +151,9 @@ mod tests {
     fn it_is_given_back_whatever_others_do() {
         // At its own deadline, at the end of its lease, and with another order.
         for (deadline, at, is_on) in [(60, 60, true), (200, 100, true), (200, 2, false)] {
-            let mut line = Line::new();
+            let Some(mut line) = fresh() else {
+                return assert_eq!("no memory", "");
+            };
             let late = running(&mut line, 1, 1, deadline);
             let early = waiting(&mut line, 2, 1, 50);
             assert_eq!(line.step(LANE, NOW, true), Step::Held(late));
@@ -167,7 +176,9 @@ mod tests {
 
     #[test]
     fn its_own_events_do_not_give_it_back() {
-        let mut line = Line::new();
+        let Some(mut line) = fresh() else {
+            return assert_eq!("no memory", "");
+        };
         let late = running(&mut line, 1, 1, 90);
         let early = waiting(&mut line, 2, 1, 50);
         assert_eq!(line.step(LANE, NOW, true), Step::Held(late));
@@ -183,7 +194,9 @@ mod tests {
 
     #[test]
     fn a_request_is_held_so_often_and_no_more() {
-        let mut line = Line::new();
+        let Some(mut line) = fresh() else {
+            return assert_eq!("no memory", "");
+        };
         let late = running(&mut line, 1, 1, 90);
         for tsg in 0..u64::from(HOLDS) {
             let early = waiting(&mut line, 10 + tsg, 1, 50);
@@ -198,7 +211,9 @@ mod tests {
 
     #[test]
     fn a_tsg_is_not_held_while_another_request_of_it_runs() {
-        let mut line = Line::new();
+        let Some(mut line) = fresh() else {
+            return assert_eq!("no memory", "");
+        };
         let late = running(&mut line, 1, 1, 90);
         let early = waiting(&mut line, 2, 1, 50);
         assert_eq!(line.step(LANE, NOW, true), Step::Held(late));
@@ -216,7 +231,9 @@ mod tests {
 
     #[test]
     fn a_user_holds_others_for_half_of_the_time() {
-        let mut line = Line::new();
+        let Some(mut line) = fresh() else {
+            return assert_eq!("no memory", "");
+        };
         let mut now = NOW;
         let (mut held, mut passed) = (0, 0);
         for round in 0..200 {
@@ -241,7 +258,9 @@ mod tests {
     }
     #[test]
     fn a_promise_is_not_taken_from() {
-        let mut line = Line::new();
+        let Some(mut line) = fresh() else {
+            return assert_eq!("no memory", "");
+        };
         let late = line.admit(LANE, 1, claim(Ns(90 * MS)), None, NOW);
         let late = late.unwrap_or(NOWHERE);
         line.contends(late, 1);
@@ -281,16 +300,22 @@ mod tests {
 
     #[test]
     fn a_hold_is_charged_to_the_end_of_its_victim() {
-        let mut line = Line::new();
+        let Some(mut line) = fresh() else {
+            return assert_eq!("no memory", "");
+        };
         assert!(holds_one_that_leaves(&mut line, 60 * MS, 3));
         // 100 ms at first, and half of the time since.
-        let mut line = Line::new();
+        let Some(mut line) = fresh() else {
+            return assert_eq!("no memory", "");
+        };
         assert!(!holds_one_that_leaves(&mut line, 60 * MS, 4));
     }
 
     #[test]
     fn a_user_that_follows_another_one_pays_for_itself() {
-        let mut line = Line::new();
+        let Some(mut line) = fresh() else {
+            return assert_eq!("no memory", "");
+        };
         assert!(holds_one_that_leaves(&mut line, 60 * MS, 3));
         let now = Ns(NOW.0 + 180 * MS);
         let late = waiting(&mut line, 1, 1, 9_000);
