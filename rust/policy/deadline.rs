@@ -3,6 +3,7 @@
 
 pub(crate) mod admission;
 pub(crate) mod burst;
+mod credit;
 mod entry;
 #[cfg(any(test, zernel_kunit))]
 mod fresh;

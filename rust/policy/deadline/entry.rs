@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 //! A request that has a place in the order of deadlines.
 
-use super::preemptive::{
-    Hold,
-    Terms, //
-};
 use crate::policy::{
     level::Level,
     units::Ns, //
@@ -42,6 +38,27 @@ pub(crate) enum Refused {
     /// It would miss its deadline, or another that has a promise would. The earliest deadline that would
     /// do; `None`: no later one would now.
     Late(Option<Ns>),
+}
+
+/// The part of a request in preemption: it has stated a deadline, and began with this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Terms {
+    /// The name of its TSG.
+    pub(super) tsg: u64,
+    /// Times that it was held.
+    pub(super) holds: u8,
+}
+
+/// A request that is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Hold {
+    /// The end of its lease.
+    pub(super) until: Ns,
+    pub(super) since: Ns,
+    /// Its time up to there is counted.
+    pub(super) counted: Ns,
+    /// The user of the request that has the GPU meanwhile, or had it last.
+    pub(super) by: u32,
 }
 
 /// A request with a place.

@@ -22,11 +22,11 @@ use super::{
         Now, //
     },
     burst::Trusts,
+    credit::Credits,
     entry::{
         Entry,
         Part, //
     },
-    preemptive::Credits, //
 };
 use crate::policy::units::Ns;
 

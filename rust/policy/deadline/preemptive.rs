@@ -14,15 +14,15 @@
 //!
 //! A request with a promise is not taken from: its end was promised without that.
 
-mod credit;
 #[cfg(any(test, zernel_kunit))]
 mod scenarios;
 
-pub(super) use self::credit::Credits;
 use super::{
     entry::{
         Entry,
-        Part, //
+        Hold,
+        Part,
+        Terms, //
     },
     line::{
         Lane,
@@ -44,27 +44,6 @@ pub(crate) const MARGIN: Ns = Ns(250_000);
 pub(crate) const HOLDS: u8 = 4;
 /// Requests of a GPU that are held at a time.
 pub(crate) const MOST: usize = 8;
-
-/// The part of a request in preemption: it has stated a deadline, and began with this order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Terms {
-    /// The name of its TSG.
-    tsg: u64,
-    /// Times that it was held.
-    holds: u8,
-}
-
-/// A request that is held.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Hold {
-    /// The end of its lease.
-    pub(super) until: Ns,
-    since: Ns,
-    /// Its time up to there is counted.
-    counted: Ns,
-    /// The user of the request that has the GPU meanwhile, or had it last.
-    by: u32,
-}
 
 /// One thing that was decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,7 +74,7 @@ impl Entry {
         self.busy_until(now).is_some()
     }
 
-    /// When it is held no longer, whatever others do.
+    /// When it is held no longer, for anything that others do.
     fn held_until(&self) -> Option<Ns> {
         match self.part {
             Part::Held(hold) => Some(hold.until.min(self.claim.deadline)),

@@ -595,15 +595,6 @@ impl Policy for Zernel {
     }
 
     fn operated(&mut self, world: &mut World, operation: Operation) {
-        let group = match operation {
-            Operation::Enable(group, _) => group,
-            Operation::Slice(..) | Operation::Interleave(..) => return,
-        };
-        if world.groups[group].role == Role::Lc {
-            return;
-        }
-        if let Some(rotation) = &mut self.rotation {
-            rotation.finished(world);
-        }
+        self.goes_on(world, operation);
     }
 }

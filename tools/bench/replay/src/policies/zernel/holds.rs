@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Requests that are held for those with earlier deadlines, as `rust/zernel/worker/takeover.rs` holds them.
 
+use zernel_workload::Role;
+
 use super::{Zernel, HOLDS};
 use crate::model::measures::Us;
 use crate::model::tsg::Interleave;
@@ -108,5 +110,16 @@ impl Zernel {
         };
         world.operate(Operation::Slice(group, slice));
         world.operate(Operation::Interleave(group, interleave(as_of)));
+    }
+
+    /// Turns go on after the operations of best-effort TSGs, and not of those that are held.
+    pub(super) fn goes_on(&mut self, world: &mut World, operation: Operation) {
+        let Operation::Enable(group, _) = operation else {
+            return;
+        };
+        match &mut self.rotation {
+            Some(rotation) if world.groups[group].role != Role::Lc => rotation.finished(world),
+            _ => {}
+        }
     }
 }

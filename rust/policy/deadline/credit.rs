@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 //! The time for which users hold requests of others: half of all, as deadlines cost nothing to state.
 
-use super::Hold;
-use crate::policy::{
-    deadline::HORIZON,
-    units::Ns, //
+use super::{
+    entry::Hold,
+    HORIZON, //
 };
+use crate::policy::units::Ns;
 
 /// The time for which a user may hold requests of others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -18,7 +18,7 @@ struct Credit {
 
 /// Those of all users that have not all of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(in crate::policy::deadline) struct Credits([Option<Credit>; Credits::ROOM]);
+pub(super) struct Credits([Option<Credit>; Credits::ROOM]);
 
 impl Credit {
     /// A user that held nobody for long has so much.
@@ -39,7 +39,7 @@ impl Credits {
     const ROOM: usize = 32;
 
     /// All have all of it.
-    pub(in crate::policy::deadline) const fn new() -> Self {
+    pub(super) const fn new() -> Self {
         Self([None; Self::ROOM])
     }
 
