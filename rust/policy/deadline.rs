@@ -3,9 +3,14 @@
 
 pub(crate) mod admission;
 pub(crate) mod burst;
+mod credit;
 mod entry;
+#[cfg(any(test, zernel_kunit))]
+mod fresh;
 pub(crate) mod line;
 mod load;
+pub(crate) mod preemptive;
+mod turns;
 mod users;
 
 use super::units::Ns;
@@ -22,16 +27,19 @@ pub(crate) enum Order {
     Fifo,
     /// The earliest deadline first, one at a time, without preemption.
     Edf,
+    /// The earliest deadline first: one that comes takes the GPU from a later one.
+    EdfPreemptive,
 }
 
 impl Order {
-    const ALL: [Self; 2] = [Self::Fifo, Self::Edf];
+    const ALL: [Self; 3] = [Self::Fifo, Self::Edf, Self::EdfPreemptive];
 
     /// The name of the tunable's value.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Fifo => "fifo",
             Self::Edf => "edf",
+            Self::EdfPreemptive => "edf-preemptive",
         }
     }
 

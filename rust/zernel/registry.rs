@@ -46,6 +46,7 @@ pub(crate) mod tuning;
 pub(crate) mod turns;
 pub(crate) mod view;
 mod walks;
+pub(crate) mod yielding;
 
 use crate::{
     glue::{
@@ -446,7 +447,7 @@ impl Registry {
         }
         let on = Conditions {
             copies: tsg.traits.copies,
-            ..gpu.conditions()
+            ..gpu.conditions_of(id, effective.level)
         };
         let want = self
             .tunables

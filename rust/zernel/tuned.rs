@@ -32,7 +32,7 @@ use kernel::sync::atomic::{
 };
 
 /// The lease; the predictor's number, the trigger's from [`TRIGGER`] on, the shortest preparation that
-/// is waited for, in µs, from [`MIN_PREP`] on, [`EDF`] and [`MARGIN`].
+/// is waited for, in µs, from [`MIN_PREP`] on, [`EDF`], [`PREEMPTIVE`] and [`MARGIN`].
 static LEASE_AND_PREDICTOR: Atomic<u64> = Atomic::new(0);
 /// The costs of being early and late.
 static COSTS: Atomic<u64> = Atomic::new(0);
@@ -76,11 +76,14 @@ const MARGIN: u32 = 1 << 31;
 /// Triggers have the order of deadlines.
 const EDF: u32 = 1 << 30;
 
+/// The GPU is taken from requests with later ones.
+const PREEMPTIVE: u32 = 1 << 29;
+
 /// The first bit of the number of a trigger; those before it are the predictor's number.
 const TRIGGER: u32 = 2;
 /// The first bit of the shortest preparation.
 const MIN_PREP: u32 = 4;
-/// All bits of these and [`EDF`]; none is set by default.
+/// All bits of these, [`EDF`] and [`PREEMPTIVE`]; none is set by default.
 const RULE: u32 = !MARGIN & !((1 << TRIGGER) - 1);
 
 // Each has room for its largest value.
@@ -90,7 +93,7 @@ const _: () = assert!(Kind::Features.number() == 1 << TRIGGER);
 const _: () = assert!(Kind::Features.number() + 1 == Kind::ALL.len() as u32);
 const _: () = assert!(Requests::COST_MAX < AS_USUAL);
 const _: () = assert!(Trigger::AtReady.number() < 1 << (MIN_PREP - TRIGGER));
-const _: () = assert!(Requests::MIN_PREP_MAX.0 < 1 << (30 - MIN_PREP));
+const _: () = assert!(Requests::MIN_PREP_MAX.0 < 1 << (29 - MIN_PREP));
 
 fn pack(upper: u32, lower: u32) -> u64 {
     u64::from(upper) << 32 | u64::from(lower)
@@ -141,6 +144,7 @@ fn publish_requests(requests: &Requests) {
     let order = match requests.order() {
         Order::Fifo => 0,
         Order::Edf => EDF,
+        Order::EdfPreemptive => EDF | PREEMPTIVE,
     };
     // Requests without features are as if they did not count.
     let (predictor, memory) = match requests.predictor() {
@@ -206,12 +210,18 @@ pub(crate) fn requested() -> Requested {
 fn rule(predictor: u32) -> Rule {
     Rule {
         trigger: Trigger::new(predictor >> TRIGGER & 3).unwrap_or_default(),
-        min_prep: Us((predictor & !MARGIN & !EDF) >> MIN_PREP).into(),
-        order: match predictor & EDF {
-            0 => Order::Fifo,
-            _ => Order::Edf,
+        min_prep: Us((predictor & !MARGIN & !EDF & !PREEMPTIVE) >> MIN_PREP).into(),
+        order: match (predictor & EDF, predictor & PREEMPTIVE) {
+            (0, _) => Order::Fifo,
+            (_, 0) => Order::Edf,
+            _ => Order::EdfPreemptive,
         },
     }
+}
+
+/// True if a request takes the GPU from another one with a later deadline.
+pub(crate) fn order_preempts() -> bool {
+    LEASE_AND_PREDICTOR.load(Relaxed) & u64::from(PREEMPTIVE) != 0
 }
 
 /// The tuning of features.

@@ -14,5 +14,6 @@ pub(crate) mod provider;
 pub(crate) mod rotation;
 mod slack;
 mod slices;
+mod takeover;
 #[cfg(zernel_kunit)]
 mod tests;

@@ -40,6 +40,27 @@ pub(crate) enum Refused {
     Late(Option<Ns>),
 }
 
+/// The part of a request in preemption: it has stated a deadline, and began with this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Terms {
+    /// The name of its TSG.
+    pub(super) tsg: u64,
+    /// Times that it was held.
+    pub(super) holds: u8,
+}
+
+/// A request that is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Hold {
+    /// The end of its lease.
+    pub(super) until: Ns,
+    pub(super) since: Ns,
+    /// Its time up to there is counted.
+    pub(super) counted: Ns,
+    /// The user of the request that has the GPU meanwhile, or had it last.
+    pub(super) by: u32,
+}
+
 /// A request with a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Entry {
@@ -54,6 +75,8 @@ pub(super) struct Entry {
     pub(super) part: Part,
     /// When it got the GPU, if it has it.
     pub(super) since: Ns,
+    /// Its part in preemption, if it has one.
+    pub(super) terms: Option<Terms>,
 }
 
 /// Its part.
@@ -65,6 +88,8 @@ pub(super) enum Part {
     Waits,
     /// It has the GPU, until then at the latest.
     Runs(Ns),
+    /// It was taken from the GPU, until the end of the same lease at the latest.
+    Held(Hold),
 }
 
 impl Entry {

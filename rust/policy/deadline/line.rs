@@ -21,6 +21,7 @@ use super::{
         Now, //
     },
     burst::Trusts,
+    credit::Credits,
     entry::{
         Entry,
         Part, //
@@ -36,7 +37,7 @@ pub(crate) use super::entry::{Claim, Lane, Refused};
 
 /// A place in a [`Line`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Place(usize);
+pub(crate) struct Place(pub(super) usize);
 
 impl Place {
     /// Its number, below [`Line::ROOM`].
@@ -53,11 +54,12 @@ impl Place {
 /// of equal ones the first to come is the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Line {
-    entries: [Option<Entry>; Line::ROOM],
+    pub(super) entries: [Option<Entry>; Line::ROOM],
     sorted: [u8; Line::ROOM],
     count: usize,
     askers: Askers,
     trusts: Trusts,
+    pub(super) credits: Credits,
 }
 
 impl Line {
@@ -74,6 +76,7 @@ impl Line {
         count: 0,
         askers: Askers::NONE,
         trusts: Trusts::NONE,
+        credits: Credits::new(),
     };
 
     /// A place for a request of a user; `None`: there is no room.
@@ -167,13 +170,16 @@ impl Line {
             asked,
             part: Part::Apart,
             since: Ns::ZERO,
+            terms: None,
         });
         Some(Place(place))
     }
 
     /// A request is over, after a burst of this time if that is known, and gives its place back. Returns
     /// its lane.
-    pub(crate) fn over(&mut self, place: Place, burst: Option<Ns>) -> Option<Lane> {
+    pub(crate) fn over(&mut self, place: Place, burst: Option<Ns>, now: Ns) -> Option<Lane> {
+        // Should it be held: the time of that is charged to its end.
+        self.count(now);
         if let (Some(took), Some(Some(entry))) = (burst, self.entries.get(place.0)) {
             if entry.is_promised {
                 self.trusts.note(entry.user, entry.claim.burst, took);
@@ -191,7 +197,7 @@ impl Line {
         }
     }
 
-    /// A request gives its place back. Returns its lane.
+    /// A request that has not begun gives its place back. Returns its lane.
     pub(crate) fn leave(&mut self, place: Place) -> Option<Lane> {
         let entry = self.entries.get_mut(place.0)?.take()?;
         let taken = self.sorted.get_mut(..self.count)?;
@@ -207,7 +213,7 @@ impl Line {
     }
 
     /// All of them in the order of deadlines.
-    fn in_order(&self) -> impl Iterator<Item = (Place, &Entry)> {
+    pub(super) fn in_order(&self) -> impl Iterator<Item = (Place, &Entry)> {
         self.sorted
             .iter()
             .take(self.count)
@@ -249,7 +255,11 @@ impl Line {
 
     fn set(&mut self, place: Place, part: Part) -> Option<Lane> {
         let entry = self.entries.get_mut(place.0)?.as_mut()?;
-        entry.part = part;
+        match (&mut entry.part, part) {
+            // Its own events do not give the GPU back.
+            (Part::Held(hold), Part::Runs(until)) => hold.until = until,
+            (old, _) => *old = part,
+        }
         Some(entry.lane)
     }
 
@@ -266,47 +276,15 @@ impl Line {
     /// A request has the GPU, until then at the latest. Returns its lane.
     pub(crate) fn runs(&mut self, place: Place, until: Ns, now: Ns) -> Option<Lane> {
         let entry = self.entries.get_mut(place.0)?.as_mut()?;
-        if !matches!(entry.part, Part::Runs(_)) {
+        if !matches!(entry.part, Part::Runs(_) | Part::Held(_)) {
             entry.since = now;
         }
         self.set(place, Part::Runs(until))
     }
 
-    fn of(&self, lane: Lane) -> impl Iterator<Item = (Place, &Entry)> {
-        self.entries
-            .iter()
-            .enumerate()
-            .filter_map(move |(place, entry)| Some((Place(place), entry.as_ref()?)))
-            .filter(move |(_, entry)| entry.lane == lane)
-    }
-
-    /// The one that waits with the earliest deadline.
-    pub(crate) fn first(&self, lane: Lane) -> Option<Place> {
-        self.in_order()
-            .find(|(_, entry)| entry.lane == lane && entry.part == Part::Waits)
-            .map(|(place, _)| place)
-    }
-
-    /// Until when those that wait do so at most; `None`: the GPU is free for them.
-    pub(crate) fn busy_until(&self, lane: Lane, now: Ns) -> Option<Ns> {
-        self.of(lane)
-            .filter_map(|(_, entry)| entry.busy_until(now))
-            .max()
-    }
-
-    /// The request whose turn it is.
-    pub(crate) fn next(&self, lane: Lane, now: Ns) -> Option<Place> {
-        match self.busy_until(lane, now) {
-            None => self.first(lane),
-            Some(_) => None,
-        }
-    }
-
-    /// One after the other, those that have the GPU; the first has a number of `from` or above.
-    pub(crate) fn runner(&self, lane: Lane, from: usize) -> Option<Place> {
-        self.of(lane)
-            .find(|(place, entry)| place.0 >= from && matches!(entry.part, Part::Runs(_)))
-            .map(|(place, _)| place)
+    /// Those of a lane in the order of deadlines.
+    pub(super) fn of(&self, lane: Lane) -> impl Iterator<Item = (Place, &Entry)> {
+        self.in_order().filter(move |(_, entry)| entry.lane == lane)
     }
 }
 
@@ -317,7 +295,10 @@ mod promises;
 #[cfg_attr(not(test), kernel::macros::kunit_tests(zernel_policy_deadline_line))]
 mod tests {
     use super::*;
-    use crate::policy::level::Level;
+    use crate::policy::{
+        deadline::fresh::fresh,
+        level::Level, //
+    };
 
     const LANE: Lane = Lane {
         runlist: 0,
@@ -343,7 +324,9 @@ mod tests {
 
     #[test]
     fn the_earliest_deadline_goes_first() {
-        let mut line = Line::EMPTY;
+        let Some(mut line) = fresh() else {
+            return assert_eq!("no memory", "");
+        };
         let places = [300, 100, 200, 100].map(|at| waiting(&mut line, LANE, 1, at));
         // Of equal ones the first to come.
         for at in [1, 3, 2, 0] {
@@ -356,7 +339,9 @@ mod tests {
 
     #[test]
     fn one_has_the_gpu_at_a_time() {
-        let mut line = Line::EMPTY;
+        let Some(mut line) = fresh() else {
+            return assert_eq!("no memory", "");
+        };
         let first = waiting(&mut line, LANE, 1, 100);
         let second = waiting(&mut line, LANE, 1, 50);
         if let Some(first) = first {
@@ -375,7 +360,9 @@ mod tests {
 
     #[test]
     fn other_lanes_are_not_waited_for() {
-        let mut line = Line::EMPTY;
+        let Some(mut line) = fresh() else {
+            return assert_eq!("no memory", "");
+        };
         let others = [
             Lane {
                 runlist: 1,
@@ -397,7 +384,9 @@ mod tests {
 
     #[test]
     fn users_have_a_part_of_the_places() {
-        let mut line = Line::EMPTY;
+        let Some(mut line) = fresh() else {
+            return assert_eq!("no memory", "");
+        };
         let low = Lane {
             level: Level::DEFAULT,
             ..LANE
@@ -418,7 +407,9 @@ mod tests {
 
     #[test]
     fn a_place_that_nobody_has_says_nothing() {
-        let mut line = Line::EMPTY;
+        let Some(mut line) = fresh() else {
+            return assert_eq!("no memory", "");
+        };
         for place in [Place(0), Place(Line::ROOM), Place(usize::MAX)] {
             assert_eq!(line.leave(place), None);
             assert_eq!(line.waits(place), None);

@@ -54,6 +54,11 @@ impl Slot {
         (self.plan.trigger_at, self.plan.cost)
     }
 
+    /// True if the process has stated it.
+    pub(crate) fn states_deadline(&self) -> bool {
+        self.plan.slo.is_some()
+    }
+
     /// Its part in the order.
     pub(crate) fn standing(&self) -> Standing {
         match self.state {

@@ -120,6 +120,11 @@ impl Succession {
         self.even.ended(number).or(self.odd.ended(number))
     }
 
+    /// As [`Slot::states_deadline`].
+    pub(crate) fn states_deadline(&self) -> bool {
+        self.current().states_deadline()
+    }
+
     /// As [`Slot::grant`].
     pub(crate) fn grant(&mut self, number: Number, now: Ns, seen: &Observed) -> Actions {
         self.current_mut().grant(number, now, seen)

@@ -371,7 +371,7 @@ mod tests {
         assert_eq!(r.set_min_prep(Us(1_000_000)), Ok(()));
         assert_eq!(r.rule().min_prep, Ns(1_000_000_000));
         assert_eq!(r.rule().order, Order::Fifo);
-        for name in ["edf", "fifo"] {
+        for name in ["edf", "edf-preemptive", "fifo"] {
             let order = Order::named(name);
             r.set_order(order.unwrap_or_default());
             assert_eq!(r.rule().order.name(), name);

@@ -18,9 +18,14 @@ use crate::{
         uapi,
         work::Kick, //
     },
+    ids::TsgId,
     policy::{
         backoff::Backoff,
-        level,
+        deadline::preemptive::MOST,
+        level::{
+            self,
+            Level, //
+        },
         slices::Instead,
         tunables::settings::{
             Bounds,
@@ -189,6 +194,8 @@ pub(crate) struct Gpu {
     pub(crate) generation: u64,
     /// Levels with a spent budget.
     pub(crate) throttled: level::Set,
+    /// TSGs that yield to requests with earlier deadlines.
+    pub(crate) yielding: [Option<TsgId>; MOST],
     /// Slices that follow latencies, in place of those of levels.
     pub(crate) instead: Instead,
     /// Settings the provider took.
@@ -240,6 +247,15 @@ impl Gpu {
             of_tsg: None,
             copies: false,
         }
+    }
+
+    /// The same for a TSG: one that yields is treated like BE.
+    pub(crate) fn conditions_of(&self, id: TsgId, level: Option<Level>) -> Conditions {
+        let mut on = self.conditions();
+        if let (true, Some(level)) = (self.yielding.contains(&Some(id)), level) {
+            on.throttled.put(level, true);
+        }
+        on
     }
 
     /// Its state, `ZERNEL_GPU_SUSPENDED` and so on. `has_turns`: best-effort TSGs take turns where

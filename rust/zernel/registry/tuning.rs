@@ -38,7 +38,10 @@ impl Registry {
             || tunables.enabled() != self.tunables.enabled()
             || tunables.slices().kept() != self.tunables.slices().kept()
             || tunables.gives_other_budgets(&self.tunables);
-        let follows = |t: &Tunables| (t.feedback().is_some(), t.slack().is_some());
+        let follows = |t: &Tunables| {
+            let order = t.requests().order();
+            (t.feedback().is_some(), t.slack().is_some(), order)
+        };
         let follows_changed = follows(&tunables) != follows(&self.tunables);
         self.tunables = tunables;
         tuned::publish(&tunables);

@@ -90,7 +90,7 @@ pub(crate) struct Device {
     pub(super) sharing: Sharing,
     /// Requests whose triggers wait for their turn.
     #[pin]
-    pub(super) order: Order,
+    pub(crate) order: Order,
     /// TSGs that have requests with deadlines.
     #[pin]
     pub(crate) claims: Claims,
@@ -210,6 +210,18 @@ impl Device {
     fn wake(&self) {
         if let Some(worker) = &*self.worker.lock() {
             worker.kick();
+        }
+    }
+
+    /// True if a request takes the GPU from others with later deadlines.
+    pub(super) fn can_hold(&self) -> bool {
+        self.can_exclude && tuned::order_preempts()
+    }
+
+    /// Has the worker follow the order of deadlines. Without a lock.
+    pub(super) fn follow_order(&self) {
+        if self.order.has_news() {
+            self.wake();
         }
     }
 

@@ -15,12 +15,19 @@ use crate::{
         time::now_ns, //
     },
     policy::{
-        deadline::line::{
-            Claim,
-            Lane,
-            Line,
-            Place,
-            Refused, //
+        deadline::{
+            line::{
+                Claim,
+                Lane,
+                Line,
+                Place,
+                Refused, //
+            },
+            preemptive::{
+                Step,
+                Wish,
+                MOST, //
+            },
         },
         request::{
             order::Standing,
@@ -28,10 +35,17 @@ use crate::{
         },
         units::Ns, //
     },
+    tuned, //
 };
 use kernel::{
     prelude::*,
-    sync::Arc, //
+    sync::{
+        atomic::{
+            ordering::Relaxed,
+            Atomic, //
+        },
+        Arc, //
+    },
 };
 
 /// A slot with a request that has a place. Each call takes the lock of the slot.
@@ -57,16 +71,23 @@ static EMPTY: Line = Line::EMPTY;
 struct Places {
     line: KBox<Line>,
     waiters: [Option<Arc<dyn Waiter>>; Line::ROOM],
+    /// A request is held, or not any more, and the worker does not know.
+    is_news: bool,
 }
+
+/// Room for decisions about a lane at a time: a turn of each request, and holds that begin and end.
+const STEPS: usize = Line::ROOM + 2 * MOST;
 
 /// The order of a GPU.
 ///
 /// A slot leaves its place before its page goes, and [`Order::part`] comes in between, so that the
 /// reference here is never the last.
 #[pin_data]
-pub(super) struct Order {
+pub(crate) struct Order {
     #[pin]
     places: IrqLock<KBox<Places>>,
+    /// The worker is to look at holds.
+    is_news: Atomic<bool>,
 }
 
 impl Order {
@@ -79,10 +100,12 @@ impl Order {
         let places = Places {
             line: boxed(&EMPTY)?,
             waiters: [const { None }; Line::ROOM],
+            is_news: false,
         };
         let places = KBox::new(places, GFP_KERNEL)?;
         Ok(pin_init!(Self {
             places <- new_irq_lock!(places, c"zernel_order"),
+            is_news: Atomic::new(false),
         }))
     }
 
@@ -130,6 +153,7 @@ impl Order {
         }
         // Should it be over by now. The caller has another reference.
         drop(places.settle(place, Ns(now_ns())));
+        self.note_news(places);
         true
     }
 
@@ -138,6 +162,37 @@ impl Order {
         let mut places = self.places.lock();
         // Dropped with the lock held, after which alone the page of a slot goes: not the last one.
         drop(places.settle(place, Ns(now_ns())));
+        self.note_news(&mut places);
+    }
+
+    fn note_news(&self, places: &mut Places) {
+        if core::mem::take(&mut places.is_news) {
+            self.is_news.store(true, Relaxed);
+        }
+    }
+
+    /// True if holds have changed since this was asked last.
+    pub(super) fn has_news(&self) -> bool {
+        self.is_news.load(Relaxed) && self.is_news.xchg(false, Relaxed)
+    }
+
+    /// The TSGs that are to be off the GPU, and when the next of them is not, at the latest. Requests that
+    /// are held for no longer go on.
+    pub(crate) fn wishes(&self, now: Ns) -> ([Option<Wish>; MOST], Option<Ns>) {
+        let mut places = self.places.lock();
+        let is_on = tuned::order_preempts();
+        // Each of them is held no longer.
+        for _ in 0..MOST {
+            let (due, _) = places.line.released(now);
+            let off = places.line.held_lane().filter(|_| !is_on);
+            let Some(lane) = due.or(off) else {
+                break;
+            };
+            places.serve(lane, now);
+        }
+        places.is_news = false;
+        let (_, next) = places.line.released(now);
+        (places.line.wishes(now), next)
     }
 
     /// When this returns the order has no reference to slots that have no place.
@@ -170,7 +225,7 @@ impl Places {
                     self.line.lasts(place, least);
                 }
                 let burst = ended.and_then(|ended| ended.burst);
-                self.line.over(place, burst)
+                self.line.over(place, burst, now)
             }
         };
         if let Some(lane) = lane {
@@ -189,10 +244,16 @@ impl Places {
 
     /// Has the next request of a lane go, and the one after it wait.
     fn serve(&mut self, lane: Lane, now: Ns) {
-        // Each of them goes, or does not wait any more.
-        for _ in 0..Line::ROOM {
-            let Some(next) = self.line.next(lane, now) else {
-                break;
+        let is_on = tuned::order_preempts();
+        // Each that waits goes, or does not wait any more.
+        for _ in 0..STEPS {
+            let next = match self.line.step(lane, now, is_on) {
+                Step::Go(next) => next,
+                Step::Held(_) | Step::Resumed(_) => {
+                    self.is_news = true;
+                    continue;
+                }
+                Step::Rest => break,
             };
             let standing = self.waiter(next).map(|waiter| waiter.grant(next, now));
             self.note(next, standing.unwrap_or(Standing::Apart), now);

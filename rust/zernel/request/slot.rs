@@ -220,7 +220,7 @@ impl Slot {
                     Some(seat) => seat.lead(rule.lead(choice, known, cost), now),
                     None => rule.lead(choice, known, cost),
                 },
-                rule.order == Order::Edf && level.is_some_and(|level| level != Level::BE),
+                rule.order != Order::Fifo && level.is_some_and(|level| level != Level::BE),
             ),
         };
         let gate = seen.gate_of(ask.gate);

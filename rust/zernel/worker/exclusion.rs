@@ -364,7 +364,12 @@ impl Exclusion {
 }
 
 /// Takes the GPU away from one TSG.
-fn exclude_one(driver: &Driver<'_>, victim: Named, timeout: Us, can_preempt: bool) -> Verdict {
+pub(super) fn exclude_one(
+    driver: &Driver<'_>,
+    victim: Named,
+    timeout: Us,
+    can_preempt: bool,
+) -> Verdict {
     let mut attempt = Attempt::new(can_preempt);
     loop {
         let result = match attempt.next() {

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The worker of a GPU: brings the driver in line with the registry, one TSG at a time.
 
+mod deadlines;
+mod urgent;
+
 use crate::{
     glue::{
         provider::Ops,
@@ -32,15 +35,7 @@ use crate::{
             Piece,
             Reader, //
         },
-        steps::Next,
-        tsg, //
-    },
-    request::{
-        device::Device,
-        kicks::{
-            self,
-            Urgent, //
-        },
+        steps::Next, //
     },
     tuned,
     worker::{
@@ -61,6 +56,7 @@ use crate::{
             Rotation, //
         },
         slices::Slices,
+        takeover::Takeover,
     },
 };
 use kernel::{
@@ -112,6 +108,8 @@ pub(crate) struct Pass {
     looks: Looks,
     /// Slices that follow latencies or slacks.
     slices: Slices,
+    /// TSGs that yield to requests with earlier deadlines.
+    takeover: Pin<KBox<Mutex<Takeover>>>,
 }
 
 impl Pass {
@@ -163,54 +161,6 @@ impl Pass {
         done
     }
 
-    /// A TSG with a risen level is to be served at once, where that is possible.
-    fn urge(&self, tsg: tsg::Id, level: Level) {
-        if !self.ops.abilities().kick {
-            return;
-        }
-        // Without a registry nobody is served.
-        let device = registry::with(|r| Some(r.gpu(self.gpu)?.requests.clone()));
-        if let Ok(Some(device)) = device {
-            if device.can_kick() {
-                device.urge(Urgent { tsg, level });
-            }
-        }
-    }
-
-    /// Has run lists begin anew for TSGs that are to be served at once. Where a level keeps the engine
-    /// from them, they wait until it does not. Returns when to come back if the provider cannot do so
-    /// now.
-    fn kick_urgent(&self, device: &Device, budgets: &Budgets, kept: level::Set) -> Option<Ms> {
-        let throttled = budgets.throttled();
-        let mut waits = None;
-        // Those that come meanwhile wake the worker once more: others are not to wait for them.
-        for _ in 0..kicks::ROOM {
-            let urgent = device.urgent()?;
-            let Urgent { tsg, level } = urgent;
-            let handle = registry::with(|r| r.urgent(tsg)).unwrap_or(None);
-            let Some(handle) = handle.filter(|_| !throttled.contains(level)) else {
-                continue;
-            };
-            if budgets.keeps_from(level, kept) {
-                device.put_off(urgent);
-                if waits == Some(urgent) {
-                    // All of them were here once.
-                    return None;
-                }
-                waits.get_or_insert(urgent);
-                continue;
-            }
-            let began = Ns(now_ns());
-            let result = self.ops.kick(self.handle, handle);
-            device.took(Ns(now_ns()).saturating_sub(began));
-            let delay = registry::with(|r| r.was_kicked(self.gpu, tsg, result));
-            if let Ok(Some(delay)) = delay {
-                return Some(delay);
-            }
-        }
-        None
-    }
-
     /// A worker's job for a GPU.
     pub(crate) fn new(
         gpu: gpu::Id,
@@ -247,6 +197,7 @@ impl Pass {
             listening: Atomic::new(false),
             looks,
             slices,
+            takeover: KBox::pin_init(new_mutex!(Takeover::new(), "zernel_takeover"), GFP_KERNEL)?,
         })
     }
 
@@ -332,7 +283,7 @@ impl Pass {
     }
 
     /// Does one thing about exclusion, turns and budgets. Returns the next one.
-    fn rotate(&self) -> rotation::Next {
+    fn rotate_turns(&self) -> rotation::Next {
         let abilities = self.ops.abilities();
         let driver = calls::Driver {
             ops: &self.ops,

@@ -7,6 +7,7 @@
 )]
 mod tests {
     use super::super::*;
+    use crate::policy::deadline::fresh::fresh;
     use crate::policy::level::Level;
 
     const LANE: Lane = Lane {
@@ -33,7 +34,9 @@ mod tests {
 
     #[test]
     fn a_promise_counts_what_is_there() {
-        let mut line = Line::EMPTY;
+        let Some(mut line) = fresh() else {
+            return assert_eq!("no memory", "");
+        };
         let first = running(&mut line, 1, 5_000);
         assert!(first.is_ok());
         let mut ask = |demand, replaced| {
@@ -50,7 +53,9 @@ mod tests {
 
     #[test]
     fn nobody_waits_for_one_that_lied() {
-        let mut line = Line::EMPTY;
+        let Some(mut line) = fresh() else {
+            return assert_eq!("no memory", "");
+        };
         let first = running(&mut line, 1, 5_000);
         let next = line.join(LANE, 1, claim(200_000, 0));
         next.map(|next| line.waits(next));
@@ -66,9 +71,11 @@ mod tests {
 
     #[test]
     fn a_lie_is_believed_once() {
-        let mut line = Line::EMPTY;
+        let Some(mut line) = fresh() else {
+            return assert_eq!("no memory", "");
+        };
         let lied = line.admit(LANE, 1, claim(100_000, 50), None, NOW);
-        assert!(lied.is_ok_and(|place| line.over(place, Some(Ns(40_000))) == Some(LANE)));
+        assert!(lied.is_ok_and(|place| line.over(place, Some(Ns(40_000)), NOW) == Some(LANE)));
         let asked = claim(NOW.0 + 40_000, 50);
         let late = Refused::Late(Some(Ns(NOW.0 + 40_010)));
         assert_eq!(line.admit(LANE, 1, asked, None, NOW), Err(late));
@@ -78,11 +85,13 @@ mod tests {
 
     #[test]
     fn a_lie_that_is_given_up_is_one() {
-        let mut line = Line::EMPTY;
+        let Some(mut line) = fresh() else {
+            return assert_eq!("no memory", "");
+        };
         let lied = line.admit(LANE, 1, claim(100_000, 50), None, NOW);
         if let Ok(place) = lied {
             line.lasts(place, Ns(40_000));
-            assert_eq!(line.over(place, None), Some(LANE));
+            assert_eq!(line.over(place, None, NOW), Some(LANE));
         }
         let asked = claim(NOW.0 + 40_000, 50);
         let late = Refused::Late(Some(Ns(NOW.0 + 40_010)));
@@ -91,7 +100,9 @@ mod tests {
 
     #[test]
     fn a_more_urgent_level_goes_first() {
-        let mut line = Line::EMPTY;
+        let Some(mut line) = fresh() else {
+            return assert_eq!("no memory", "");
+        };
         assert!(line
             .admit(LANE, 1, claim(100_000, 5_000), None, NOW)
             .is_ok());
@@ -111,7 +122,9 @@ mod tests {
 
     #[test]
     fn a_promise_takes_a_place() {
-        let mut line = Line::EMPTY;
+        let Some(mut line) = fresh() else {
+            return assert_eq!("no memory", "");
+        };
         let asked = claim(u64::MAX, 0);
         let mut last = None;
         for _ in 0..Line::ROOM / 2 {
@@ -130,14 +143,16 @@ mod tests {
             .all(|(_, user)| line.join(LANE, user, asked).is_some()));
         let none = line.admit(LANE, 3, asked, None, NOW);
         assert_eq!(none, Err(Refused::NoRoom));
-        assert!(line.over(Place(0), None).is_some());
+        assert!(line.over(Place(0), None, NOW).is_some());
         let half = claim(NOW.0 + 100, 50);
         assert!(line.admit(LANE, 4, half, None, NOW).is_ok());
     }
 
     #[test]
     fn a_promise_that_was_missed_holds_nobody_up() {
-        let mut line = Line::EMPTY;
+        let Some(mut line) = fresh() else {
+            return assert_eq!("no memory", "");
+        };
         let far = Claim {
             due: Ns(9_950),
             ..claim(10_000, 50)

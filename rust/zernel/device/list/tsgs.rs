@@ -66,7 +66,8 @@ impl Kind for Tsgs {
                 registry::with(|r| {
                     let (id, tsg, is_shown) = filter.find(r, viewer, from)?;
                     let entry = is_shown.then(|| {
-                        let on = r.gpu(tsg.gpu).map(|gpu| gpu.conditions());
+                        let level = tsg.effective.level;
+                        let on = r.gpu(tsg.gpu).map(|gpu| gpu.conditions_of(id, level));
                         let (found, on) = (tsg.found(), on.unwrap_or(Conditions::NONE));
                         info(id, &found, &on, r.is_to_follow(id), viewer)
                     });

@@ -9,6 +9,7 @@ use crate::{
     },
     policy::{
         backoff::Backoff,
+        deadline::preemptive,
         level::{
             self,
             Level, //
@@ -127,6 +128,7 @@ pub(super) fn gpu(handle: u64) -> Result<Gpu> {
         served: Uid::ROOT,
         generation: 1,
         throttled: level::Set::NONE,
+        yielding: [None; preemptive::MOST],
         instead: Instead::NONE,
         applied: 0,
         retries: 0,

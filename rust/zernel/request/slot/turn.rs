@@ -164,6 +164,7 @@ impl Slot {
             runlist: group.runlist(),
             level,
         };
+        let contender = gpu.can_hold().then_some(group.tsg.0);
         drop(state);
         let has_room = gpu.order.join(self.clone(), |line| {
             let mut state = self.lock();
@@ -176,6 +177,9 @@ impl Slot {
                 Some(seat) => (seat.place.take()?, Some((level, deadline))),
                 None => (line.join(lane, user.0, state.claim())?, None),
             };
+            if let (Some(tsg), true) = (contender, state.requests.states_deadline()) {
+                line.contends(place, tsg);
+            }
             state.turn = Some(Turn {
                 gpu: gpu.clone(),
                 place,
@@ -189,6 +193,7 @@ impl Slot {
             let mut state = self.lock();
             self.let_go(&mut state, number, Ns(now_ns()));
         }
+        gpu.follow_order();
     }
 
     /// Unlocks the slot after an event.
@@ -216,6 +221,7 @@ impl Slot {
         drop(state);
         if let Some((gpu, place)) = turn {
             gpu.order.settle(place);
+            gpu.follow_order();
         }
     }
 }

@@ -13,6 +13,7 @@ use zernel_workload::{check_seconds, Deployment, Workload};
 use crate::deadlines::Deadlines;
 use crate::model::measures::{Ns, Us};
 use crate::model::preset::{OpCost, Preset};
+use crate::policies::suspend::SWITCHES;
 use crate::policies::{Estimator, Name, Options};
 use crate::policy;
 use crate::policy::deadline::Order;
@@ -105,7 +106,8 @@ struct Common {
     /// Seed of the random numbers.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// The GPU: a100, h100, h200, l4 or rtx4090. Without it an a100; in sweep be-load one whose switch
+    /// The GPU: a100, h100, h200, l4 or rtx4090, or one whose switch takes so many microseconds: switch-40,
+    /// switch-100 or switch-140. Without it an a100; in sweep be-load one whose switch
     /// takes 100 us.
     #[arg(long, value_parser = preset)]
     gpu: Option<&'static Preset>,
@@ -166,7 +168,8 @@ struct ZernelArgs {
     #[arg(long, value_name = "US", default_value_t = 20,
           value_parser = clap::value_parser!(u32).range(1..=500))]
     safety_margin_us: u32,
-    /// Order of triggers: fifo, or edf for the earliest deadline first.
+    /// Order of triggers: fifo, edf for the earliest deadline first, or edf-preemptive, which takes the GPU
+    /// from later ones.
     #[arg(long, default_value = "fifo", value_parser = order)]
     order: Order,
     /// Promise deadlines, and refuse requests whose deadline cannot be met; with --order edf and
@@ -229,8 +232,10 @@ fn seconds(text: &str) -> Result<f64> {
 }
 
 fn preset(text: &str) -> Result<&'static Preset> {
-    Preset::named(text).with_context(|| {
-        let names = Preset::ALL.map(|preset| preset.name);
+    let by_switch = || SWITCHES.iter().find(|preset| preset.name == text);
+    Preset::named(text).or_else(by_switch).with_context(|| {
+        let all = Preset::ALL.iter().chain(&SWITCHES);
+        let names: Vec<_> = all.map(|preset| preset.name).collect();
         format!("there is no GPU {text}; name one of {}", names.join(", "))
     })
 }
@@ -253,7 +258,8 @@ fn deadlines(text: &str) -> Result<Deadlines> {
 }
 
 fn order(text: &str) -> Result<Order> {
-    Order::named(text).with_context(|| format!("there is no order {text}; name fifo or edf"))
+    Order::named(text)
+        .with_context(|| format!("there is no order {text}; name fifo, edf or edf-preemptive"))
 }
 
 fn slices(text: &str) -> Result<SlicePolicy> {

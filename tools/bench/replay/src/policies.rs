@@ -7,7 +7,7 @@ mod oracle;
 mod reset;
 mod sequential;
 mod slices;
-mod suspend;
+pub(crate) mod suspend;
 mod zernel;
 
 use anyhow::Result;

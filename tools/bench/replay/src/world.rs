@@ -408,7 +408,7 @@ impl World {
         };
         let costs = &self.setting.costs;
         let cost = match operation {
-            Operation::Slice(..) => costs.slice,
+            Operation::Slice(..) | Operation::Interleave(..) => costs.slice,
             Operation::Enable(..) => costs.enable,
         };
         self.at(self.now + cost.0, Event::Operation);
@@ -419,6 +419,7 @@ impl World {
         let operation = self.operations.pop_front()?;
         match operation {
             Operation::Slice(group, slice) => self.set_timeslice(group, slice),
+            Operation::Interleave(group, interleave) => self.set_interleave(group, interleave),
             Operation::Enable(group, enabled) => self.set_enabled(group, enabled),
         }
         self.begin_operation();

@@ -54,7 +54,7 @@ fn unsound_command_lines_are_told_in_a_sentence() {
         ),
         (
             &["run", "--workload", "A", "--order", "luck"],
-            "name fifo or edf",
+            "name fifo, edf or edf-preemptive",
         ),
         (
             &["run", "--workload", "A", "--deadlines-us", "5,0"],

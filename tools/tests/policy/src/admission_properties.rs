@@ -170,7 +170,10 @@ impl Machine {
                     self.now
                 );
                 let took = promise.takes - SWITCH;
-                assert_eq!(self.line.over(promise.place, Some(Ns(took))), Some(LANE));
+                assert_eq!(
+                    self.line.over(promise.place, Some(Ns(took)), Ns(self.now)),
+                    Some(LANE)
+                );
             }
             self.serve();
         }
@@ -266,7 +269,7 @@ proptest! {
                 line.runs(place, Ns(due), Ns(now));
             }
             if what == 3 && places.len() > 2 {
-                prop_assert_eq!(line.over(places.remove(1), Some(Ns(burst))), Some(LANE));
+                prop_assert_eq!(line.over(places.remove(1), Some(Ns(burst)), Ns(0)), Some(LANE));
             }
         }
         for place in places {

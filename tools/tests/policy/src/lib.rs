@@ -42,6 +42,8 @@ mod phases;
 #[cfg(test)]
 mod predict_properties;
 #[cfg(test)]
+mod preemptive_properties;
+#[cfg(test)]
 mod properties;
 #[cfg(test)]
 mod reference;

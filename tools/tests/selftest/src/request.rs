@@ -36,6 +36,7 @@ mod sharing;
 mod slots;
 mod starving;
 mod steady;
+mod takeover;
 mod triggers;
 
 use std::time::Duration;
@@ -138,6 +139,20 @@ pub const SUITE: Suite = suite(
         case("order_is_kept_by_calls", order::takes_part_by_calls),
         case("order_switched_under_load", order::switched_under_load),
         case("order_of_the_hostile", order::hostile),
+        case("order_takes_and_gives_back", takeover::takes_and_gives_back),
+        case(
+            "order_takes_from_later_ones",
+            takeover::takes_from_later_ones_alone,
+        ),
+        case(
+            "order_takes_by_deadlines_alone",
+            takeover::comes_after_the_rest,
+        ),
+        case("order_victim_leaves", takeover::a_victim_leaves),
+        case("order_taker_is_killed", takeover::one_is_killed),
+        case("order_changes_meanwhile", takeover::the_order_changes),
+        case("order_provider_fails", takeover::the_provider_fails),
+        case("order_holds_are_bounded", takeover::is_bounded),
         case("admission_is_kept", admission::keeps_what_it_promises),
         case("admission_is_refused", admission::refuses_with_a_cause),
         case("admission_is_told", admission::tells_in_its_structure),

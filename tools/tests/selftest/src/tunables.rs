@@ -109,7 +109,7 @@ const ROWS: &[Row] = &[
     ("preempt_enabled", "1", NONE, &["0", "1"]),
     ("preempt_scheduled", "1", NONE, &["0", "1"]),
     ("min_prep_us", "0", (0, 1_000_000), &[]),
-    ("order", "fifo", NONE, &["fifo", "edf"]),
+    ("order", "fifo", NONE, &["fifo", "edf", "edf-preemptive"]),
     ("safety_margin_us", "20", (1, 500), &[]),
     ("rotation", "fair", NONE, &["none", "rr", "credit", "fair"]),
     ("rotation_quantum_us", "8000", (500, 1_000_000), &[]),

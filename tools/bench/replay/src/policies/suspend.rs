@@ -32,6 +32,13 @@ const fn taking(name: &'static str, us: u32) -> Preset {
     }
 }
 
+/// GPUs by the time of a switch, as published latencies of preemption have it.
+pub(crate) static SWITCHES: [Preset; 3] = [
+    taking("switch-40", 40),
+    taking("switch-100", 100),
+    taking("switch-140", 140),
+];
+
 /// A published latency of preemption.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Latency {

@@ -6,6 +6,7 @@
 
 mod budget;
 pub(crate) mod estimate;
+mod holds;
 mod keys;
 mod options;
 mod order;
@@ -19,6 +20,7 @@ use std::time::Duration;
 use zernel_workload::Role;
 
 use self::budget::Budget;
+use self::holds::Holds;
 use self::keys::Keys;
 pub(crate) use self::options::Options;
 use self::order::{Late, Order};
@@ -98,6 +100,7 @@ pub(crate) struct Zernel {
     lanes: Vec<Lane>,
     keys: Keys,
     order: Order,
+    holds: Holds,
     rotation: Option<Rotation>,
     budget: Option<Budget>,
     tunables: Tunables,
@@ -116,6 +119,7 @@ const ROTATION: u64 = 1 << 62;
 const BUDGET: u64 = 1 << 63;
 const SLICES: u64 = 1 << 61;
 const SLACK: u64 = 1 << 60;
+const HOLDS: u64 = 1 << 59;
 
 impl Zernel {
     /// With these options.
@@ -138,6 +142,7 @@ impl Zernel {
             lanes: Vec::new(),
             keys: Keys::default(),
             order: Order::new(),
+            holds: Holds::default(),
             rotation: None,
             budget: None,
             tunables,
@@ -309,8 +314,8 @@ impl Policy for Zernel {
         if rule.min_prep > Ns::ZERO {
             name += &format!(" from {} µs", rule.min_prep.0 / 1_000);
         }
-        if rule.order == Kept::Edf {
-            name += " edf";
+        if rule.order != Kept::Fifo {
+            name += &format!(" {}", rule.order.name());
         }
         if self.options.admit {
             name += " admit";
@@ -422,7 +427,7 @@ impl Policy for Zernel {
             holder: true,
             sample: true,
             gate: false,
-            ordered: self.options.rule.order == Kept::Edf,
+            ordered: self.options.rule.order != Kept::Fifo,
         };
         let seat = match self.options.admit {
             true => match self.admit(world, client, &asked, &plan) {
@@ -462,7 +467,7 @@ impl Policy for Zernel {
             return;
         }
         submit(world, client);
-        if self.options.rule.order == Kept::Edf {
+        if self.options.rule.order != Kept::Fifo {
             // By a call, so that the trigger waits for its turn.
             self.tell(world, client, Succession::ready);
             return;
@@ -488,7 +493,7 @@ impl Policy for Zernel {
             let seen = &mut self.lanes[client].seen;
             seen.done_ns = Ns(world.now);
             seen.done = one.begun;
-            if self.options.rule.order == Kept::Edf {
+            if self.options.rule.order != Kept::Fifo {
                 self.tell(world, client, Succession::done);
             }
             if let Some(slices) = &mut self.slices {
@@ -516,6 +521,8 @@ impl Policy for Zernel {
             }
         } else if token & SLACK != 0 {
             self.look_at_slacks(world);
+        } else if token & HOLDS != 0 {
+            self.look_at_holds(world, token);
         } else if token & ROTATION != 0 {
             if let Some(rotation) = &mut self.rotation {
                 rotation.timer(world, token);
@@ -535,8 +542,6 @@ impl Policy for Zernel {
     }
 
     fn operated(&mut self, world: &mut World, operation: Operation) {
-        if let (Operation::Enable(..), Some(rotation)) = (operation, &mut self.rotation) {
-            rotation.finished(world);
-        }
+        self.goes_on(world, operation);
     }
 }

@@ -257,14 +257,15 @@ fn variants(policies: &[Name], options: Options) -> Vec<(Name, Options)> {
     for &policy in policies {
         all.push((policy, options));
         if policy == Name::Zernel {
-            let mut more = [options; 5];
+            let mut more = [options; 6];
             more[0].zernel.by_level = true;
             more[1].zernel.by_level = true;
             more[1].zernel.slices = Slices::Exponential;
             more[2].zernel.slices = Slices::Slack;
             more[3].zernel.rule.order = Order::Edf;
-            more[4].zernel.rule.order = Order::Edf;
-            more[4].zernel.admit = true;
+            more[4].zernel.rule.order = Order::EdfPreemptive;
+            more[5].zernel.rule.order = Order::Edf;
+            more[5].zernel.admit = true;
             all.extend(more.map(|options| (policy, options)));
         }
     }

@@ -7,7 +7,7 @@ use super::nanos;
 use crate::machine::Words;
 use crate::model::measures::{Ns, Us};
 use crate::model::preset::{OpCost, Preset};
-use crate::model::tsg::Handle;
+use crate::model::tsg::{Handle, Interleave};
 
 /// The way in which an inference is given to the GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -146,6 +146,8 @@ pub(crate) struct Group {
 pub(crate) enum Operation {
     /// Changes the time slice.
     Slice(usize, Us),
+    /// Changes the interleave level.
+    Interleave(usize, Interleave),
     /// Lets it run, or not.
     Enable(usize, bool),
 }

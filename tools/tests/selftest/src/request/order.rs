@@ -14,7 +14,7 @@ use testkit::random::Random;
 use super::{at_once, is_free, lab, slot, words, Client, Since, SLOTS};
 use crate::check_eq;
 use crate::child::Child;
-use crate::common::{errno, tune, wait_until, Lab};
+use crate::common::{errno, slice_of, tune, wait_until, Lab};
 use crate::harness::Outcome;
 
 /// Both devices and an LC client, with the earliest deadline first.
@@ -247,17 +247,22 @@ pub(super) fn switched_under_load() -> Outcome {
     const ROUNDS: u32 = 400;
     let (lab, client) = stage()?;
     tune("lease_us", 20_000)?;
+    // Others of another TSG, as one takes nothing from itself.
+    let other = Client::new(&lab)?;
+    lab.zernel.set_class(&Target::Tsg(other.tsg), Level::LC)?;
+    let clients = [client, other];
     let since = Since::now(&lab.zernel)?;
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| -> Outcome {
         let workers: Vec<_> = (0..4)
             .map(|worker| {
-                let (client, stop) = (&client, &stop);
+                let (client, stop) = (&clients[worker as usize % 2], &stop);
                 scope.spawn(move || work(client, worker, stop))
             })
             .collect();
         for round in 0..ROUNDS {
-            tune("order", if round % 2 == 0 { "fifo" } else { "edf" })?;
+            let order = ["fifo", "edf-preemptive", "edf", "edf-preemptive"];
+            tune("order", order[round as usize % 4])?;
             std::thread::sleep(ms(5));
         }
         stop.store(true, Relaxed);
@@ -268,9 +273,13 @@ pub(super) fn switched_under_load() -> Outcome {
         Ok(())
     })?;
     wait_until("nothing is in flight", || Ok(since.ends()?.in_flight == 0))?;
-    for number in 0..SLOTS {
-        let (trigger, release) = words(&client.slot(number));
-        check_eq!(trigger, release, "slot {number}");
+    for client in &clients {
+        for number in 0..SLOTS {
+            let (trigger, release) = words(&client.slot(number));
+            check_eq!(trigger, release, "slot {number}");
+        }
+        wait_until("nobody is held", || Ok(client.context.stats()?.enabled))?;
+        lab.wait_slice(&client.context, slice_of(0))?;
     }
     Ok(())
 }

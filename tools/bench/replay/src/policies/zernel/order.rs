@@ -3,7 +3,8 @@
 
 use super::{Asked, Zernel};
 use crate::policy::deadline::line::{Claim, Lane, Line, Place, Refused};
-use crate::policy::deadline::HORIZON;
+use crate::policy::deadline::preemptive::Step;
+use crate::policy::deadline::{Order as Kept, HORIZON};
 use crate::policy::level::Level;
 use crate::policy::request::order::Standing;
 use crate::policy::request::words::Number;
@@ -16,7 +17,7 @@ pub(super) struct Late;
 
 /// The places, and the clients that have them.
 pub(super) struct Order {
-    line: Line,
+    pub(super) line: Line,
     owners: [Option<usize>; Line::ROOM],
 }
 
@@ -95,6 +96,10 @@ impl Zernel {
         match seat.or_else(|| self.order.line.join(of, 0, claim)) {
             Some(place) => {
                 lane.place = Some((place, number));
+                if self.preempts() && self.lanes[client].requests.states_deadline() {
+                    let group = world.clients[client].group;
+                    self.order.line.contends(place, group as u64);
+                }
                 self.order.owners[place.number()] = Some(client);
                 self.settle(world, client);
             }
@@ -121,18 +126,29 @@ impl Zernel {
             if let Some(burst) = burst {
                 self.keys.learn_burst(client, &lane.asked.0, burst);
             }
-            self.order.line.over(place, burst)
+            self.order.line.over(place, burst, Ns(world.now))
         };
         if let Some(of) = of {
             self.serve(world, of);
         }
     }
 
-    fn serve(&mut self, world: &mut World, of: Lane) {
+    /// True if the GPU is taken from requests with later deadlines.
+    fn preempts(&self) -> bool {
+        self.options.rule.order == Kept::EdfPreemptive
+    }
+
+    pub(super) fn serve(&mut self, world: &mut World, of: Lane) {
         let now = Ns(world.now);
-        for _ in 0..Line::ROOM {
-            let Some(next) = self.order.line.next(of, now) else {
-                break;
+        let mut is_news = false;
+        loop {
+            let next = match self.order.line.step(of, now, self.preempts()) {
+                Step::Go(next) => next,
+                Step::Held(_) | Step::Resumed(_) => {
+                    is_news = true;
+                    continue;
+                }
+                Step::Rest => break,
             };
             let owner = self.order.owners[next.number()];
             let standing = match owner.and_then(|client| Some((client, self.lanes[client].place?)))
@@ -141,6 +157,9 @@ impl Zernel {
                 None => Standing::Apart,
             };
             self.order.note(next, standing, world.now);
+        }
+        if is_news {
+            self.hold(world);
         }
         let line = &self.order.line;
         let (Some(first), Some(until)) = (line.first(of), line.busy_until(of, now)) else {

@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+//! The earliest deadline first with preemption: the GPU is taken from a request for one with an earlier
+//! deadline, and given back.
+//!
+//! A request that is taken from is *held*: its TSG yields, and is kept off the GPU after [`BOUND`]. It goes
+//! on once nothing with an earlier deadline has the GPU or waits for it, and in any case at its own
+//! deadline, at the end of its lease and with another order: no event of others is needed for that. It
+//! is held [`HOLDS`] times at most. A user holds others' requests for half of the time, and no more:
+//! deadlines cost nothing to state.
+//!
+//! That is optimal among all policies where a switch costs nothing (Dertouzos: *Control robotics: the
+//! procedural control of physical processes*, IFIP 1974). It does: a deadline that is earlier by less than
+//! [`MARGIN`] takes nothing.
+//!
+//! A request with a promise is not taken from: its end was promised without that.
+
+#[cfg(any(test, zernel_kunit))]
+mod scenarios;
+
+use super::{
+    entry::{
+        Entry,
+        Hold,
+        Part,
+        Terms, //
+    },
+    line::{
+        Lane,
+        Line,
+        Place, //
+    },
+};
+use crate::policy::{
+    level::Level,
+    units::Ns, //
+};
+
+/// From the moment at which a TSG yields, in slice and interleave, to that at which it is disabled if it
+/// still has something to run: about two switches.
+pub(crate) const BOUND: Ns = Ns(200_000);
+/// A deadline that is earlier by less than this takes nothing from a request: about two switches.
+pub(crate) const MARGIN: Ns = Ns(250_000);
+/// A request is held so often at most.
+pub(crate) const HOLDS: u8 = 4;
+/// Requests of a GPU that are held at a time.
+pub(crate) const MOST: usize = 8;
+
+/// One thing that was decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Nothing, for now.
+    Rest,
+    /// It is the turn of a request that waits.
+    Go(Place),
+    /// A request is held from now on. There may be more to do.
+    Held(Place),
+    /// A request is not held any more. There may be more to do.
+    Resumed(Place),
+}
+
+/// A TSG that is to be off the GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Wish {
+    /// The name of the TSG.
+    pub(crate) tsg: u64,
+    /// The level of its request.
+    pub(crate) level: Level,
+    /// Since when.
+    pub(crate) since: Ns,
+}
+
+impl Entry {
+    fn has_gpu(&self, now: Ns) -> bool {
+        self.busy_until(now).is_some()
+    }
+
+    /// When it is held no longer, for anything that others do.
+    fn held_until(&self) -> Option<Ns> {
+        match self.part {
+            Part::Held(hold) => Some(hold.until.min(self.claim.deadline)),
+            _ => None,
+        }
+    }
+
+    /// True if the GPU can be taken from it for another one.
+    fn gives_way_to(&self, other: &Self, now: Ns) -> bool {
+        let (Some(own), Some(others)) = (self.terms, other.terms) else {
+            return false;
+        };
+        own.tsg != others.tsg
+            && own.holds < HOLDS
+            && !self.is_promised
+            && self.claim.deadline > now
+            && other.claim.deadline.saturating_add(MARGIN) < self.claim.deadline
+    }
+}
+
+impl Line {
+    /// A request takes part in preemption. `tsg`: the name of its TSG.
+    pub(crate) fn contends(&mut self, place: Place, tsg: u64) {
+        if let Some(entry) = self.entry_mut(place) {
+            entry.terms = Some(Terms { tsg, holds: 0 });
+        }
+    }
+
+    fn entry_mut(&mut self, place: Place) -> Option<&mut Entry> {
+        self.entries.get_mut(place.number())?.as_mut()
+    }
+
+    fn held(&self) -> impl Iterator<Item = (Place, &Entry)> {
+        self.in_order()
+            .filter(|(_, entry)| matches!(entry.part, Part::Held(_)))
+    }
+
+    /// The lane of a request that is held no longer, and when the next one is not.
+    pub(crate) fn released(&self, now: Ns) -> (Option<Lane>, Option<Ns>) {
+        let all = || {
+            self.held()
+                .filter_map(|(_, e)| Some((e.lane, e.held_until()?)))
+        };
+        let due = all().find(|(_, at)| *at <= now).map(|(lane, _)| lane);
+        (due, all().map(|(_, at)| at).min())
+    }
+
+    /// The lane of a request that is held.
+    pub(crate) fn held_lane(&self) -> Option<Lane> {
+        self.held().next().map(|(_, entry)| entry.lane)
+    }
+
+    /// The TSGs that are to be off the GPU: those of requests that are held, and of none that has it.
+    pub(crate) fn wishes(&self, now: Ns) -> [Option<Wish>; MOST] {
+        let mut wishes = [None; MOST];
+        for (_, entry) in self.held() {
+            let (Some(terms), Part::Held(hold)) = (entry.terms, entry.part) else {
+                continue;
+            };
+            let is_same = |other: &Entry| other.terms.is_some_and(|t| t.tsg == terms.tsg);
+            let mut all = self.in_order().map(|(_, other)| other);
+            if all.any(|other| other.has_gpu(now) && is_same(other)) {
+                continue;
+            }
+            let known = |wish: &Option<Wish>| wish.is_none_or(|wish| wish.tsg == terms.tsg);
+            if let Some(wish) = wishes.iter_mut().find(|wish| known(wish)) {
+                *wish = Some(Wish {
+                    tsg: terms.tsg,
+                    level: entry.lane.level,
+                    since: hold.since,
+                });
+            }
+        }
+        wishes
+    }
+
+    /// Decides one thing of a lane, and notes it, but for a turn: that is the caller's to note. `on`: this
+    /// order is in force.
+    pub(crate) fn step(&mut self, lane: Lane, now: Ns, on: bool) -> Step {
+        self.count(now);
+        let over = self.of(lane).find(|(_, entry)| {
+            let end = entry.held_until();
+            end.is_some_and(|end| end <= now || !on)
+        });
+        if let Some((place, _)) = over {
+            return self.resume(place, true);
+        }
+        let wants = |entry: &Entry| matches!(entry.part, Part::Waits | Part::Held(_));
+        let best = self.of(lane).find(|(_, entry)| wants(entry));
+        let Some((place, best)) = best.map(|(place, entry)| (place, *entry)) else {
+            return Step::Rest;
+        };
+        let runner = self.of(lane).find(|(_, entry)| entry.has_gpu(now));
+        let waits = best.part == Part::Waits;
+        match runner.map(|(place, _)| place) {
+            None if waits => {
+                // It runs with the request that is held, or not at all.
+                if let Some(held) = self.own_hold(lane, &best) {
+                    return self.resume(held, true);
+                }
+                if let Some(held) = self.overdrawn(lane, &best, now) {
+                    return self.resume(held, false);
+                }
+                self.charge(lane, best.user);
+                Step::Go(place)
+            }
+            None => {
+                self.charge(lane, best.user);
+                self.resume(place, false)
+            }
+            Some(runner) if waits && on && self.may_take(lane, &best, now) => {
+                self.charge(lane, best.user);
+                self.hold(runner, best.user, now)
+            }
+            // Nobody is held for later deadlines.
+            Some(_) => match self.outlasted(lane, now) {
+                Some(held) => self.resume(held, false),
+                None => Step::Rest,
+            },
+        }
+    }
+
+    /// Counts the time of all holds up to now.
+    pub(super) fn count(&mut self, now: Ns) {
+        for entry in self.entries.iter_mut().flatten() {
+            if let Part::Held(hold) = &mut entry.part {
+                self.credits.count(entry.user, hold, now);
+            }
+        }
+    }
+
+    /// A request that is held, with the TSG of another one.
+    fn own_hold(&self, lane: Lane, other: &Entry) -> Option<Place> {
+        let tsg = other.terms?.tsg;
+        let is_own = |entry: &Entry| entry.terms.is_some_and(|terms| terms.tsg == tsg);
+        let held = self.held().filter(|(_, entry)| entry.lane == lane);
+        held.filter(|(_, entry)| is_own(entry))
+            .map(|(place, _)| place)
+            .next()
+    }
+
+    /// True if the GPU can be taken from all that have it, for this one.
+    fn may_take(&mut self, lane: Lane, best: &Entry, now: Ns) -> bool {
+        let runners = || self.of(lane).filter(|(_, entry)| entry.has_gpu(now));
+        let all = runners().all(|(_, entry)| entry.gives_way_to(best, now));
+        let is_held_or_runs = |e: &Entry| e.has_gpu(now) || matches!(e.part, Part::Held(_));
+        let others = self
+            .of(lane)
+            .any(|(_, entry)| entry.user != best.user && is_held_or_runs(entry));
+        let has_room = self.held().count().saturating_add(runners().count()) <= MOST;
+        let is_held = self.own_hold(lane, best).is_some();
+        all && has_room && !is_held && (!others || self.credits.allows(best.user, now))
+    }
+
+    /// A request of another user that is held, if this one may not run meanwhile.
+    fn overdrawn(&mut self, lane: Lane, best: &Entry, now: Ns) -> Option<Place> {
+        let is_others = |entry: &Entry| entry.lane == lane && entry.user != best.user;
+        let place = self
+            .held()
+            .find(|(_, entry)| is_others(entry))
+            .map(|(place, _)| place)?;
+        (!self.credits.allows(best.user, now)).then_some(place)
+    }
+
+    /// Requests are held for one of this user from now on.
+    fn charge(&mut self, lane: Lane, user: u32) {
+        for entry in self.entries.iter_mut().flatten() {
+            if let (true, Part::Held(hold)) = (entry.lane == lane, &mut entry.part) {
+                hold.by = user;
+            }
+        }
+    }
+
+    /// The first that is held while nothing with an earlier deadline has the GPU.
+    fn outlasted(&self, lane: Lane, now: Ns) -> Option<Place> {
+        self.of(lane)
+            .take_while(|(_, entry)| !entry.has_gpu(now))
+            .find(|(_, entry)| matches!(entry.part, Part::Held(_)))
+            .map(|(place, _)| place)
+    }
+
+    fn hold(&mut self, place: Place, by: u32, now: Ns) -> Step {
+        if let Some(entry) = self.entry_mut(place) {
+            if let Part::Runs(until) = entry.part {
+                entry.part = Part::Held(Hold {
+                    until,
+                    since: now,
+                    counted: now,
+                    by,
+                });
+            }
+            if let Some(terms) = &mut entry.terms {
+                terms.holds = terms.holds.saturating_add(1);
+            }
+        }
+        Step::Held(place)
+    }
+
+    /// `at_last`: it is not held again.
+    fn resume(&mut self, place: Place, at_last: bool) -> Step {
+        if let Some(entry) = self.entry_mut(place) {
+            if let Part::Held(hold) = entry.part {
+                entry.part = Part::Runs(hold.until);
+            }
+            if let (true, Some(terms)) = (at_last, &mut entry.terms) {
+                terms.holds = HOLDS;
+            }
+        }
+        Step::Resumed(place)
+    }
+}

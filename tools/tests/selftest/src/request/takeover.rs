@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The order of deadlines with preemption: an earlier deadline takes the GPU, and it is given back whatever
+//! becomes of both.
+
+use std::time::Duration;
+
+use anyhow::{ensure, Result};
+use libzernel::request::{Number, Slot, Word};
+use libzernel::{tsg, Level, Target, Timestamp};
+use testkit::passing;
+
+use super::{at_once, lab, Client, SLOTS};
+use crate::check_eq;
+use crate::child::Child;
+use crate::common::{slice_of, tune, wait_until, Lab};
+use crate::harness::Outcome;
+use crate::permit::BOB;
+use crate::sys;
+
+/// The work of a request that is taken from.
+const LONG: Duration = Duration::from_secs(3);
+/// The deadline of one that takes.
+const EARLY: Duration = Duration::from_secs(3);
+/// The deadline of one that is taken from.
+const LATE: Duration = Duration::from_millis(9_500);
+
+/// Both devices, with this order, and no budget that is spent meanwhile.
+fn stage() -> Result<Lab> {
+    super::longest_lease()?;
+    tune("level0_budget_us", 100_000)?;
+    tune("order", "edf-preemptive")?;
+    Lab::open()
+}
+
+/// A client of level 0, of a TSG that has its slice.
+fn urgent(lab: &Lab) -> Result<Client> {
+    let client = Client::new(lab)?;
+    lab.zernel.set_class(&Target::Tsg(client.tsg), Level::LC)?;
+    lab.wait_slice(&client.context, slice_of(0))?;
+    Ok(client)
+}
+
+fn is_triggered(slot: &Slot<'_>, request: Number) -> bool {
+    request.is_reached_by(slot.load(Word::Trigger))
+}
+
+/// A request that has the GPU, and the last item of its stream.
+fn runs(client: &Client, slo: Duration, work: Duration) -> Result<(Number, u64)> {
+    let slot = client.slot(0);
+    let request = slot.begin(&at_once(client.tsg).slo(slo))?.number;
+    ensure!(is_triggered(&slot, request), "it waits");
+    let seq = client.submit(&slot, request, work)?;
+    slot.ready_call(request)?;
+    Ok((request, seq))
+}
+
+/// The same, once the GPU runs it.
+fn works(client: &Client) -> Result<(Number, u64)> {
+    let found = runs(client, LATE, LONG)?;
+    wait_until("the GPU runs it", || {
+        Ok(client.slot(0).load(Word::Held) == found.0.get())
+    })?;
+    Ok(found)
+}
+
+fn wait_enabled(client: &Client, enabled: bool) -> Outcome {
+    wait_until(&format!("enabled: {enabled}"), || {
+        Ok(client.context.stats()?.enabled == enabled)
+    })
+}
+
+/// It has all that it had.
+fn has_all(lab: &Lab, client: &Client) -> Outcome {
+    wait_enabled(client, true)?;
+    lab.wait_slice(&client.context, slice_of(0))
+}
+
+/// The earlier deadline is done first, though it came later, and the other one goes on.
+pub(super) fn takes_and_gives_back() -> Outcome {
+    let lab = stage()?;
+    let (late, early) = (urgent(&lab)?, urgent(&lab)?);
+    let (victim, last) = works(&late)?;
+    let (taker, seq) = runs(&early, EARLY, Duration::from_millis(1))?;
+    early.wait(seq)?;
+    // It is off until the other one is done, with its work undone.
+    wait_enabled(&late, false)?;
+    let had = late.context.stats()?.busy_ns;
+    ensure!(u128::from(had) < LONG.as_nanos(), "it was done before");
+    std::thread::sleep(Duration::from_millis(20));
+    check_eq!(late.context.stats()?.busy_ns, had, "while it is held");
+    early.slot(0).done_call(taker)?;
+    has_all(&lab, &late)?;
+    late.wait(last)?;
+    Ok(late.slot(0).done_call(victim)?)
+}
+
+/// One that is not earlier, or states none, takes nothing.
+pub(super) fn takes_from_later_ones_alone() -> Outcome {
+    let lab = stage()?;
+    let (one, other) = (urgent(&lab)?, urgent(&lab)?);
+    let (request, _) = works(&one)?;
+    let slot = other.slot(0);
+    for begin in [
+        at_once(other.tsg).slo(Duration::from_secs(10)),
+        at_once(other.tsg),
+    ] {
+        let waits = slot.begin(&begin)?.number;
+        ensure!(!is_triggered(&slot, waits), "it does not wait");
+        slot.cancel(waits)?;
+    }
+    // Nor one with another order.
+    tune("order", "edf")?;
+    let waits = slot.begin(&at_once(other.tsg).slo(EARLY))?.number;
+    ensure!(!is_triggered(&slot, waits), "it does not wait");
+    ensure!(one.context.stats()?.enabled, "it was taken from");
+    one.slot(0).cancel(request)?;
+    wait_until("the next one goes", || Ok(is_triggered(&slot, waits)))?;
+    Ok(slot.cancel(waits)?)
+}
+
+/// Each end of one that is held is that of its hold, and the taker goes on.
+pub(super) fn a_victim_leaves() -> Outcome {
+    for cause in ["cancelled", "done", "destroyed"] {
+        let lab = stage()?;
+        let (late, early) = (urgent(&lab)?, urgent(&lab)?);
+        let (victim, _) = works(&late)?;
+        let (taker, seq) = runs(&early, EARLY, Duration::from_millis(1))?;
+        wait_enabled(&late, false)?;
+        let mut late = Some(late);
+        if let Some(held) = &late {
+            match cause {
+                "cancelled" => held.slot(0).cancel(victim)?,
+                "done" => held.slot(0).done_call(victim)?,
+                _ => late = None,
+            }
+        }
+        if let Some(late) = &late {
+            has_all(&lab, late)?;
+        }
+        early.wait(seq)?;
+        early.slot(0).done_call(taker)?;
+        goes_on(&lab, &early)?;
+    }
+    Ok(())
+}
+
+/// A request of a client takes the GPU from a new one, and gives it back.
+fn goes_on(lab: &Lab, client: &Client) -> Outcome {
+    let other = urgent(lab)?;
+    let (victim, _) = works(&other)?;
+    let (taker, seq) = runs(client, EARLY, Duration::from_millis(1))?;
+    wait_enabled(&other, false)?;
+    client.wait(seq)?;
+    client.slot(0).done_call(taker)?;
+    has_all(lab, &other)?;
+    Ok(other.slot(0).cancel(victim)?)
+}
+
+/// A process that is killed while it is held, or while it has the GPU of another one.
+pub(super) fn one_is_killed() -> Outcome {
+    for killed in ["victim", "taker"] {
+        let lab = stage()?;
+        let client = urgent(&lab)?;
+        let (ours, theirs) = passing::pair()?;
+        let own = match killed {
+            "victim" => None,
+            _ => Some(works(&client)?),
+        };
+        let child = Child::spawn(|| {
+            let lab = stage()?;
+            let client = urgent(&lab)?;
+            match killed {
+                "victim" => works(&client)?,
+                _ => runs(&client, EARLY, super::FAR / 1_000)?,
+            };
+            passing::send_number(&theirs, client.context.tsg())?;
+            std::thread::sleep(super::FAR);
+            Ok(())
+        })?;
+        let tsg = passing::receive_number(&ours)?;
+        match own {
+            None => {
+                let (taker, seq) = runs(&client, EARLY, Duration::from_millis(1))?;
+                wait_until("it is held", || Ok(!lab.sim.tsg_stats(tsg)?.enabled))?;
+                child.kill()?;
+                child.end()?;
+                client.wait(seq)?;
+                client.slot(0).done_call(taker)?;
+            }
+            Some((victim, last)) => {
+                wait_enabled(&client, false)?;
+                child.kill()?;
+                child.end()?;
+                has_all(&lab, &client)?;
+                client.wait(last)?;
+                client.slot(0).done_call(victim)?;
+            }
+        }
+        goes_on(&lab, &client)?;
+    }
+    Ok(())
+}
+
+/// With another order nobody stays held, though the taker goes on.
+pub(super) fn the_order_changes() -> Outcome {
+    for order in ["fifo", "edf"] {
+        let lab = stage()?;
+        let (late, early) = (urgent(&lab)?, urgent(&lab)?);
+        let (victim, last) = works(&late)?;
+        let (taker, _) = runs(&early, EARLY, LONG)?;
+        wait_enabled(&late, false)?;
+        tune("order", order)?;
+        has_all(&lab, &late)?;
+        late.wait(last)?;
+        late.slot(0).done_call(victim)?;
+        early.slot(0).done_call(taker)?;
+    }
+    Ok(())
+}
+
+/// One that the provider cannot take off the GPU runs on, and nothing is left behind.
+pub(super) fn the_provider_fails() -> Outcome {
+    use libzernel::sim::Operation;
+    use rustix::io::Errno;
+    for operation in [
+        Operation::SetTimeslice,
+        Operation::SetEnabled,
+        Operation::Preempt,
+    ] {
+        let lab = stage()?;
+        let (late, early) = (urgent(&lab)?, urgent(&lab)?);
+        let (victim, last) = works(&late)?;
+        let before = lab.sim.injected(0, operation)?;
+        super::fail_next(&lab, operation, Errno::IO, 1)?;
+        let (taker, seq) = runs(&early, EARLY, Duration::from_millis(1))?;
+        wait_until("it fails", || {
+            Ok(lab.sim.injected(0, operation)? == before + 1)
+        })?;
+        early.wait(seq)?;
+        early.slot(0).done_call(taker)?;
+        has_all(&lab, &late)?;
+        late.wait(last)?;
+        late.slot(0).done_call(victim)?;
+    }
+    Ok(())
+}
+
+/// A user whose deadlines are always earlier, one within the other, holds another one's request for
+/// about half of the time: it is done long before its deadline.
+pub(super) fn is_bounded() -> Outcome {
+    const WORK: Duration = Duration::from_millis(500);
+    let lab = stage()?;
+    let client = urgent(&lab)?;
+    let (ours, theirs) = passing::pair()?;
+    let child = Child::spawn(|| {
+        sys::become_user(BOB, BOB, &[])?;
+        let lab = Lab::open()?;
+        let hostile = [Client::new(&lab)?, Client::new(&lab)?];
+        for one in &hostile {
+            passing::send_number(&theirs, one.tsg.as_u64())?;
+        }
+        passing::receive_number(&theirs)?;
+        loop {
+            for number in 0..SLOTS / 2 {
+                // Each takes from the one before, which is of the other TSG.
+                let within = Duration::from_millis(100 - u64::from(number) * 3);
+                for one in &hostile {
+                    one.slot(number).begin(&at_once(one.tsg).slo(within))?;
+                }
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    })?;
+    for _ in 0..2 {
+        let id = tsg::Id::new(passing::receive_number(&ours)?);
+        lab.zernel.set_class(&Target::Tsg(id), Level::LC)?;
+    }
+    let slot = client.slot(0);
+    let request = slot.begin(&at_once(client.tsg).slo(LATE))?.number;
+    ensure!(is_triggered(&slot, request), "it waits");
+    let began = Timestamp::now();
+    let last = client.submit(&slot, request, WORK)?;
+    slot.ready_call(request)?;
+    passing::send_number(&ours, 1)?;
+    wait_enabled(&client, false)?;
+    client.wait(last)?;
+    let took = Timestamp::now().since(began);
+    slot.done_call(request)?;
+    child.kill()?;
+    child.end()?;
+    ensure!(
+        took < Duration::from_secs(8),
+        "held for as long as others want: {took:?}"
+    );
+    println!("    # {WORK:?} of work took {took:?}");
+    Ok(())
+}
+
+/// Without a deadline of its own a request of this order has no part in it.
+pub(super) fn comes_after_the_rest() -> Outcome {
+    let (lab, client) = lab()?;
+    tune("order", "edf-preemptive")?;
+    lab.zernel.set_class(&Target::Tsg(client.tsg), Level::LC)?;
+    let slot = client.slot(0);
+    let open = slot.begin(&at_once(client.tsg))?.number;
+    let other = urgent(&lab)?;
+    let early = other.slot(0).begin(&at_once(other.tsg).slo(EARLY))?.number;
+    ensure!(!is_triggered(&other.slot(0), early), "it was taken from");
+    slot.done_call(open)?;
+    ensure!(is_triggered(&other.slot(0), early), "it does not go");
+    Ok(other.slot(0).done_call(early)?)
+}
