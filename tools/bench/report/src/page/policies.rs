@@ -45,7 +45,7 @@ const ADDED: Column = ("added p99 µs", |row| added_us(row).to_string());
 const HELD: Column = ("held %", |row| format!("{:.2}", row.held_percent));
 const BE: Column = ("BE GPU %", |row| format!("{:.1}", row.be_percent));
 
-/// What is to be known of a sweep.
+/// The text and the columns of a sweep.
 struct About {
     sweep: &'static str,
     heading: &'static str,

@@ -685,7 +685,8 @@ struct zernel_tsg_info {
  * Fields of attributes outside @set must be zero. Attributes in neither mask stay.
  *
  * The attributes of a target are its assignment. It applies to present and later TSGs: to compute
- * TSGs, and to any TSG that is named itself. It lives as long as its target or until all attributes
+ * TSGs, to those that copy while the tunable copy_timeslice_us is not 0, and to any TSG that is named
+ * itself. It lives as long as its target or until all attributes
  * are cleared, also after the end of this file.
  *
  * Each attribute is decided by itself: by the most specific assignment that has it, in
@@ -742,7 +743,7 @@ struct zernel_class_set {
 #define ZERNEL_WHY_THROTTLED		(1U << 3)	/* the budget of the level is spent */
 #define ZERNEL_WHY_TURNS		(1U << 4)	/* best-effort TSGs take turns */
 #define ZERNEL_WHY_DISABLED		(1U << 5)	/* tunable enabled is 0 */
-#define ZERNEL_WHY_ENGINE		(1U << 6)	/* the TSG is not on a compute engine */
+#define ZERNEL_WHY_ENGINE		(1U << 6)	/* it neither computes nor, with copy_timeslice_us, copies */
 
 /**
  * struct zernel_value - an attribute in force, and the reason. Never grows
@@ -772,7 +773,7 @@ struct zernel_value {
  * @own_timeslice_us: out
  * @own_preemptible: out
  * @own_deadline_ns: out
- * @level: out: in force for the compute TSGs of the target, as all that follows
+ * @level: out: in force for the compute TSGs of the target, as all that follows; of a TSG, for it
  * @weight: out
  * @timeslice_us: out: of a TSG the setting for its GPU; else before the bounds of a GPU,
  *                budgets and turns. 0: the driver's own
@@ -959,7 +960,8 @@ struct zernel_slot {
  * EDOM		the TSG has no class, or is best-effort: its level has no order
  * ENODATA	nothing is known of the burst: the key has no history, and @burst_ns is 0
  * EDQUOT	the user has as many requests in the order of the GPU as it may
- * ENOSPC	there is no place in the order of the GPU
+ * ENOSPC	there is no place in the order of the GPU for its level
+ * EAGAIN	the class, or the run list, of the TSG changed during each of several tries
  */
 struct zernel_request_options {
 	__u32 size;
