@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Hostile clients for a minute: afterwards everything works, and nothing was lost or leaked. Tenants that
-//! try to have more than their part.
+//! try to have more than their part, and policies that are switched under load.
 
 mod hostile;
+mod policies;
 mod tenants;
 
 use std::time::{Duration, Instant};
@@ -29,6 +30,10 @@ pub const SUITE: Suite = suite(
         case("own_slices_gain_nothing", tenants::slices),
         case("deadlines_gain_nothing", tenants::deadlines),
         case("features_gain_nothing", tenants::features),
+        case(
+            "policies_switched_under_load",
+            policies::switched_under_load,
+        ),
     ],
 );
 
