@@ -23,7 +23,7 @@ use crate::tunables::DEFAULTS;
 /// The policies, with some of their values; the first one is the default. A new one has a row here.
 const POLICIES: &[(&str, &[&str])] = &[
     // Requests.
-    ("order", &["fifo", "edf"]),
+    ("order", &["fifo", "edf", "edf-preemptive"]),
     (
         "predictor",
         &["quantile", "fixed", "ema", "holt", "features"],
@@ -37,8 +37,9 @@ const POLICIES: &[(&str, &[&str])] = &[
     ("no_holder", &["kick", "exclude"]),
     ("lease_us", &["10000", "1000"]),
     // Slices.
-    ("slice_policy", &["table", "exponential", "pid"]),
+    ("slice_policy", &["table", "exponential", "pid", "slack"]),
     ("slice_period_us", &["100000", "10000"]),
+    ("slack_credit_us", &["20000", "0"]),
     ("level0_target_us", &["0", "1000"]),
     ("level3_preemptible", &["1", "0"]),
     ("level7_timeslice_us", &["200", "5000"]),
