@@ -296,24 +296,14 @@ mod promises;
 mod tests {
     use super::*;
     use crate::policy::{
-        deadline::fresh::fresh,
+        deadline::fresh::{
+            claim,
+            fresh,
+            LANE,
+            NOW, //
+        },
         level::Level, //
     };
-
-    const LANE: Lane = Lane {
-        runlist: 0,
-        level: Level::LC,
-    };
-    const NOW: Ns = Ns(1_000);
-
-    fn claim(deadline: u64, demand: u64) -> Claim {
-        Claim {
-            deadline: Ns(deadline),
-            due: NOW,
-            switch: Ns(demand / 5),
-            burst: Ns(demand - demand / 5),
-        }
-    }
 
     /// A request that waits.
     fn waiting(line: &mut Line, lane: Lane, user: u32, deadline: u64) -> Option<Place> {

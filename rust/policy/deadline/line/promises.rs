@@ -7,23 +7,15 @@
 )]
 mod tests {
     use super::super::*;
-    use crate::policy::deadline::fresh::fresh;
-    use crate::policy::level::Level;
-
-    const LANE: Lane = Lane {
-        runlist: 0,
-        level: Level::LC,
+    use crate::policy::{
+        deadline::fresh::{
+            claim,
+            fresh,
+            LANE,
+            NOW, //
+        },
+        level::Level, //
     };
-    const NOW: Ns = Ns(1_000);
-
-    fn claim(deadline: u64, demand: u64) -> Claim {
-        Claim {
-            deadline: Ns(deadline),
-            due: NOW,
-            switch: Ns(demand / 5),
-            burst: Ns(demand - demand / 5),
-        }
-    }
 
     /// A request that has the GPU, and needs it for so long.
     fn running(line: &mut Line, user: u32, demand: u64) -> Result<Place, Refused> {

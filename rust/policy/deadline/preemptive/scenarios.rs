@@ -73,6 +73,16 @@ mod tests {
         all
     }
 
+    /// A request that is held, and that which has the GPU instead.
+    fn taken(line: &mut Line) -> (Place, Place) {
+        let late = running(line, 1, 1, 90);
+        let early = waiting(line, 2, 1, 50);
+        assert_eq!(line.step(LANE, NOW, true), Step::Held(late));
+        assert_eq!(line.step(LANE, NOW, true), Step::Go(early));
+        line.runs(early, Ns(100 * MS), NOW);
+        (late, early)
+    }
+
     #[test]
     fn an_earlier_deadline_takes_the_gpu_and_gives_it_back() {
         let Some(mut line) = fresh() else {
@@ -179,11 +189,7 @@ mod tests {
         let Some(mut line) = fresh() else {
             return assert_eq!("no memory", "");
         };
-        let late = running(&mut line, 1, 1, 90);
-        let early = waiting(&mut line, 2, 1, 50);
-        assert_eq!(line.step(LANE, NOW, true), Step::Held(late));
-        assert_eq!(line.step(LANE, NOW, true), Step::Go(early));
-        line.runs(early, Ns(100 * MS), NOW);
+        let (late, early) = taken(&mut line);
         line.runs(late, Ns(80 * MS), NOW);
         assert_eq!(wanted(&line, NOW), only([1]));
         assert_eq!(line.released(NOW), (None, Some(Ns(80 * MS))));
@@ -214,11 +220,7 @@ mod tests {
         let Some(mut line) = fresh() else {
             return assert_eq!("no memory", "");
         };
-        let late = running(&mut line, 1, 1, 90);
-        let early = waiting(&mut line, 2, 1, 50);
-        assert_eq!(line.step(LANE, NOW, true), Step::Held(late));
-        assert_eq!(line.step(LANE, NOW, true), Step::Go(early));
-        line.runs(early, Ns(100 * MS), NOW);
+        let (late, early) = taken(&mut line);
         // The next one of the TSG that is held is first now: both go on.
         let next = waiting(&mut line, 1, 1, 80);
         assert_eq!(line.step(LANE, NOW, true), Step::Rest);
