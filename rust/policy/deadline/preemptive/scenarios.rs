@@ -189,7 +189,7 @@ mod tests {
         let Some(mut line) = fresh() else {
             return assert_eq!("no memory", "");
         };
-        let (late, early) = taken(&mut line);
+        let (late, _) = taken(&mut line);
         line.runs(late, Ns(80 * MS), NOW);
         assert_eq!(wanted(&line, NOW), only([1]));
         assert_eq!(line.released(NOW), (None, Some(Ns(80 * MS))));
