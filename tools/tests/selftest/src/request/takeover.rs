@@ -5,9 +5,10 @@
 use std::time::Duration;
 
 use anyhow::{ensure, Result};
+use libzernel::class::Why;
 use libzernel::request::{Number, Slot, Word};
 use libzernel::sim::TsgStats;
-use libzernel::{tsg, Level, Target, Timestamp, Why};
+use libzernel::{tsg, Level, Target, Timestamp};
 use testkit::passing;
 
 use super::{at_once, lab, Client, SLOTS};
