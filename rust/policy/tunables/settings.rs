@@ -1,12 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 //! The settings that follow from a class for a TSG, and the reasons for its time slice.
 
-pub(crate) use super::conditions::{
-    Bounds,
-    Conditions,
-    OfTsg,
-    OnGpu, //
-};
+pub(crate) use super::conditions::*;
 use super::{
     slices::Slices,
     Tunables, //
