@@ -55,6 +55,11 @@ module_param(operation_percent, uint, 0444);
 MODULE_PARM_DESC(operation_percent,
 		 "Cost of provider operations in percent of the published cost, 0 to 10000 (default 100)");
 
+static char *lacks = "";
+module_param(lacks, charp, 0444);
+MODULE_PARM_DESC(lacks,
+		 "Operations that zernel is not offered, with commas: set_interleave, preempt, set_enabled, query_load, query_tsg, kick (default none)");
+
 void zernel_sim_helper_params(struct zernel_sim_params *params)
 {
 	params->preset = preset;
@@ -65,6 +70,7 @@ void zernel_sim_helper_params(struct zernel_sim_params *params)
 	params->user_contexts = user_contexts;
 	params->user_items = user_items;
 	params->operation_percent = operation_percent;
+	params->lacks = lacks;
 }
 
 struct pid *zernel_sim_helper_current_pid(bool process)

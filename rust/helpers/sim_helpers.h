@@ -19,6 +19,7 @@ struct zernel_sim_params {
 	unsigned int user_contexts;
 	unsigned int user_items;
 	unsigned int operation_percent;
+	const char *lacks;
 };
 
 void zernel_sim_helper_params(struct zernel_sim_params *params);

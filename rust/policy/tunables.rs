@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 //! The tunables, and the settings of a TSG that follow from them.
 
+mod conditions;
 mod in_force;
 pub(crate) mod phases;
 pub(crate) mod requests;

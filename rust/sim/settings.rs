@@ -32,6 +32,8 @@ pub(crate) struct Settings {
     pub(crate) user_items: u32,
     /// Cost of the provider's operations.
     pub(crate) costs: OpCost,
+    /// Names of operations that are not offered; the host checks them.
+    pub(crate) lacks: &'static str,
 }
 
 fn within<T: Copy + PartialOrd + kernel::fmt::Display>(
@@ -80,6 +82,7 @@ impl Settings {
                 enable: cost(OpCost::PUBLISHED.enable),
                 slice: cost(OpCost::PUBLISHED.slice),
             },
+            lacks: params.lacks,
         })
     }
 }

@@ -74,10 +74,7 @@ use crate::{
             Layers,
             Source, //
         },
-        tunables::{
-            settings::Conditions,
-            Tunables, //
-        },
+        tunables::Tunables, //
     },
     request::{
         boost::Boosts,
@@ -445,13 +442,10 @@ impl Registry {
         if gpu.closing {
             return;
         }
-        let on = Conditions {
-            copies: tsg.traits.copies,
-            ..gpu.conditions_of(id, effective.level)
-        };
+        let on = gpu.conditions().of(tsg.own_conditions());
         let want = self
             .tunables
-            .settings(effective, on.of_tsg(tsg.slice))
+            .settings(effective, on)
             .map(|settings| Want::new(settings, gpu.abilities));
         if tsg.want != want || tsg.failed {
             // A TSG that only waits to be read for the first time has nothing to be replaced.

@@ -51,7 +51,7 @@ static EXCLUDES: Atomic<bool> = Atomic::new(false);
 /// The margin of a key that nothing is known of, in µs.
 static SAFETY_MARGIN: Atomic<u32> = Atomic::new(0);
 
-/// Levels that keep the engine to the end of a burst, a bit each, [`FOLLOWS`] and [`SLACK`].
+/// Levels that keep the engine to the end of a burst, a bit each, [`FOLLOWS`], [`SLACK`] and [`COPIES`].
 static SLICES: Atomic<u32> = Atomic::new(0);
 
 /// Slices follow latencies.
@@ -59,6 +59,9 @@ const FOLLOWS: u32 = 1 << 8;
 
 /// Slices follow slacks.
 const SLACK: u32 = 1 << 9;
+
+/// TSGs that copy have the class of their process.
+const COPIES: u32 = 1 << 10;
 
 /// The [`Tuning`] of features.
 static FEATURES: Atomic<u64> = Atomic::new(0);
@@ -128,11 +131,15 @@ pub(crate) fn publish(tunables: &Tunables) {
         Some(_) => SLACK,
         None => 0,
     };
+    let copies = match tunables.meaning().has_copies() {
+        true => COPIES,
+        false => 0,
+    };
     let kept = match tunables.enabled() {
         true => tunables.slices().kept(),
         false => level::Set::NONE,
     };
-    SLICES.store(u32::from(kept.bits()) | follows | slack, Relaxed);
+    SLICES.store(u32::from(kept.bits()) | follows | slack | copies, Relaxed);
     publish_requests(tunables.requests());
     publish_phases(tunables.phases());
 }
@@ -191,6 +198,11 @@ pub(crate) fn slices_follow() -> bool {
 /// True if slices follow slacks.
 pub(crate) fn slack_is_followed() -> bool {
     SLICES.load(Relaxed) & SLACK != 0
+}
+
+/// True if TSGs that copy have the class of their process.
+pub(crate) fn copies_are_classed() -> bool {
+    SLICES.load(Relaxed) & COPIES != 0
 }
 
 /// The tunables of requests that were published last.

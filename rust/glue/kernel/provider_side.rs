@@ -30,6 +30,8 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
+#[cfg(zernel_sim)]
+pub(crate) use ops::Lacks;
 pub(crate) use ops::Provider;
 use ops::Table;
 pub(crate) use start::Start;
@@ -95,10 +97,12 @@ pub(crate) fn waiting<T>(wait: impl FnOnce() -> T) -> T {
 ///
 /// # Invariants
 ///
-/// `provider` is registered until this is dropped, with `inner` as its private data.
+/// `provider` is registered until this is dropped, with `inner` as its private data and the operations of
+/// `_ops`.
 pub(crate) struct Registration<P: Provider> {
     provider: *mut raw::zernel_provider,
     inner: Arc<P>,
+    _ops: KBox<raw::zernel_provider_ops>,
     #[cfg(zernel_sim)]
     rope: Arc<Rope>,
     #[cfg(zernel_nvidia)]
@@ -114,13 +118,14 @@ impl<P: Provider> Registration<P> {
     /// Registers a provider without GPUs.
     pub(crate) fn new(inner: Arc<P>) -> Result<Self> {
         let private = core::ptr::from_ref::<P>(&inner).cast_mut().cast();
-        // SAFETY: The table is static; `inner` stays until the provider is unregistered.
-        let provider =
-            from_err_ptr(unsafe { zernel_provider_register(const { &Table::<P>::OPS }, private) })?;
+        let ops = KBox::new(Table::of(&*inner), GFP_KERNEL)?;
+        // SAFETY: The table and `inner` stay until the provider is unregistered.
+        let provider = from_err_ptr(unsafe { zernel_provider_register(&*ops, private) })?;
         // INVARIANT: Just registered.
         Ok(Self {
             provider,
             inner,
+            _ops: ops,
             #[cfg(zernel_sim)]
             rope: Rope::new(provider)?,
             #[cfg(zernel_nvidia)]

@@ -17,6 +17,7 @@ struct Raw {
     user_contexts: c_uint,
     user_items: c_uint,
     operation_percent: c_uint,
+    lacks: *const c_char,
 }
 
 extern "C" {
@@ -41,6 +42,23 @@ pub(crate) struct Params {
     pub(crate) user_items: u32,
     /// Cost of provider operations, in percent.
     pub(crate) operation_percent: u32,
+    /// Names of operations that are not offered.
+    pub(crate) lacks: &'static str,
+}
+
+/// The text of a parameter.
+///
+/// # Safety
+///
+/// It is null or that of a parameter.
+unsafe fn text(raw: *const c_char) -> Result<&'static str> {
+    if raw.is_null() {
+        return Err(EINVAL);
+    }
+    // SAFETY: Terminated, and never changed after the module was loaded: the file in sysfs is
+    // read-only.
+    let text = unsafe { CStr::from_char_ptr(raw) };
+    Ok(text.to_str().map_err(|_| EINVAL)?.trim())
 }
 
 impl Params {
@@ -55,17 +73,14 @@ impl Params {
             user_contexts: 0,
             user_items: 0,
             operation_percent: 0,
+            lacks: core::ptr::null(),
         };
         // SAFETY: `raw` has the layout that the C side writes.
         unsafe { zernel_sim_helper_params(&mut raw) };
-        if raw.preset.is_null() {
-            return Err(EINVAL);
-        }
-        // SAFETY: Terminated, and never changed after the module was loaded: the file in sysfs is
-        // read-only.
-        let preset = unsafe { CStr::from_char_ptr(raw.preset) };
+        // SAFETY: As given when the module was loaded.
+        let (preset, lacks) = unsafe { (text(raw.preset)?, text(raw.lacks)?) };
         Ok(Self {
-            preset: preset.to_str().map_err(|_| EINVAL)?.trim(),
+            preset,
             gpus: raw.gpus,
             copy_engines: raw.copy_engines,
             max_tsgs: raw.max_tsgs,
@@ -73,6 +88,7 @@ impl Params {
             user_contexts: raw.user_contexts,
             user_items: raw.user_items,
             operation_percent: raw.operation_percent,
+            lacks,
         })
     }
 }

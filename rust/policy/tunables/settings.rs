@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 //! The settings that follow from a class for a TSG, and the reasons for its time slice.
 
+pub(crate) use super::conditions::*;
 use super::{
     slices::Slices,
     Tunables, //
@@ -17,10 +18,7 @@ use crate::policy::{
         Interleave,
         Level, //
     },
-    slices::{
-        Instead,
-        Policy, //
-    },
+    slices::Policy,
     units::Us, //
 };
 
@@ -59,58 +57,13 @@ impl Why {
     pub(crate) const DISABLED: Self = Self(1 << 5);
     /// The TSG is not on a compute engine.
     pub(crate) const ENGINE: Self = Self(1 << 6);
+    /// The TSG yields to a request with an earlier deadline.
+    pub(crate) const YIELDS: Self = Self(1 << 7);
 
     /// Adds a reason if it is one.
     #[must_use]
     pub(crate) fn and(self, reason: Self, is: bool) -> Self {
         Self(self.0 | if is { reason.0 } else { 0 })
-    }
-}
-
-/// Bounds of a GPU's hardware; a maximum of 0 means none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Bounds {
-    /// Shortest time slice.
-    pub(crate) min: Us,
-    /// Longest time slice.
-    pub(crate) max: Us,
-}
-
-/// The conditions of a GPU that change the meaning of a class.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Conditions {
-    /// Bounds of its hardware.
-    pub(crate) bounds: Bounds,
-    /// Best-effort TSGs can take turns.
-    pub(crate) turns: bool,
-    /// Levels with a spent budget: they are treated like BE.
-    pub(crate) throttled: level::Set,
-    /// Slices in place of those of levels.
-    pub(crate) instead: Instead,
-    /// The slice of one TSG in place of that of its level, with [`Policy::Slack`].
-    pub(crate) of_tsg: Option<Us>,
-    /// The TSG is on an engine that copies.
-    pub(crate) copies: bool,
-}
-
-impl Conditions {
-    /// Of no GPU in particular.
-    pub(crate) const NONE: Self = Self {
-        bounds: Bounds {
-            min: Us(0),
-            max: Us(0),
-        },
-        turns: false,
-        throttled: level::Set::NONE,
-        instead: Instead::NONE,
-        of_tsg: None,
-        copies: false,
-    };
-
-    /// The same for a TSG with this slice.
-    #[must_use]
-    pub(crate) fn of_tsg(self, of_tsg: Option<Us>) -> Self {
-        Self { of_tsg, ..self }
     }
 }
 
@@ -209,13 +162,14 @@ impl Meaning {
 
     /// The settings that the GPU is asked to give a TSG with `effective` in force.
     ///
-    /// `None` means: the settings from before zernel. Turns and spent budgets only shorten a time
-    /// slice; the bounds of the hardware win over those of the tunables, and these over all else.
+    /// `None` means: the settings from before zernel. Turns, spent budgets and earlier deadlines of others
+    /// only shorten a time slice; the bounds of the hardware win over those of the tunables, and these over
+    /// all else.
     pub(crate) fn settings(&self, effective: Effective, on: Conditions) -> Option<Settings> {
         if !self.enabled {
             return None;
         }
-        let copies = on.copies && self.has_copies();
+        let copies = on.tsg.copies && self.has_copies();
         let (decided, only_shortens) = match effective.level {
             Some(level) => {
                 let from = Origin::of(Source::Level);
@@ -223,7 +177,8 @@ impl Meaning {
                     (true, _) => self.copy_slice(level),
                     (false, Some(least)) => self.timeslice(level).max(least),
                     (false, None) => on
-                        .of_tsg
+                        .tsg
+                        .slice
                         .filter(|_| self.of_tsgs)
                         .or(on.instead.of(level))
                         .unwrap_or(self.timeslice(level)),
@@ -233,14 +188,16 @@ impl Meaning {
             None => effective.timeslice.decide_alone()?,
         };
         let is_throttled = |level| on.throttled.contains(level);
-        let level = match effective.level {
-            Some(level) if is_throttled(level) => Some(Level::BE),
-            level => level,
+        let is_throttled = effective.level.is_some_and(is_throttled);
+        let yields = on.tsg.yields && effective.level.is_some();
+        let level = match is_throttled || yields {
+            true => Some(Level::BE),
+            false => effective.level,
         };
         let Decided { value, origin, .. } = decided;
         let mut why = effective.why_passed_over(decided.is_passed_over);
         let mut slice = value;
-        if effective.level.is_some_and(is_throttled) {
+        if is_throttled || yields {
             let be = match copies {
                 true => self.copies,
                 false => on
@@ -249,7 +206,9 @@ impl Meaning {
                     .unwrap_or(self.timeslice(Level::BE)),
             };
             let shorter = slice.min(be);
-            why = why.and(Why::THROTTLED, shorter != slice);
+            let is_shorter = shorter != slice;
+            why = why.and(Why::THROTTLED, is_throttled && is_shorter);
+            why = why.and(Why::YIELDS, yields && is_shorter);
             slice = shorter;
         }
         if let Some(turns) = self
@@ -345,9 +304,13 @@ mod tests {
     #[test]
     fn copies_have_slices_of_their_own_where_that_is_tuned() {
         let mut t = Tunables::new();
-        let on = Conditions {
+        let copies = OfTsg {
             copies: true,
+            ..OfTsg::NONE
+        };
+        let on = Conditions {
             turns: true,
+            tsg: copies,
             ..Conditions::NONE
         };
         let of = |t: &Tunables, level| {
@@ -441,7 +404,10 @@ mod tests {
     #[test]
     fn one_tsg_has_another_slice_while_that_is_the_policy() {
         let mut t = Tunables::new();
-        let on = Conditions::NONE.of_tsg(Some(Us(700)));
+        let on = OnGpu::NONE.of(OfTsg {
+            slice: Some(Us(700)),
+            ..OfTsg::NONE
+        });
         let three = Level::ALL.get(3).copied();
         let slice = |t: &Tunables, on| {
             let settings = three.and_then(|three| t.settings(Effective::of(three), on));

@@ -44,6 +44,10 @@ impl Hub {
 
 /// Makes the GPUs and reports them to the resource manager.
 pub(crate) fn register(settings: Settings) -> Result<Arc<Hub>> {
+    if !settings.lacks.is_empty() {
+        pr_err!("lacks: the operations are those of NVIDIA's driver here\n");
+        return Err(EINVAL);
+    }
     let sim = Sim::new(settings)?;
     let engine = Registration::new(sim.clone())?;
     Ok(Arc::new(Hub { engine, sim }, GFP_KERNEL)?)

@@ -5,6 +5,7 @@ pub(crate) mod commands;
 mod control;
 mod create;
 mod fault;
+mod lacks;
 mod listener;
 mod provider;
 #[cfg(zernel_kunit)]

@@ -3,12 +3,14 @@
 
 use super::{
     fault::Faults,
+    lacks,
     listener::Listener, //
 };
 use crate::{
     device::Card,
     glue::provider_side::{
         self,
+        Lacks,
         Registration,
         TsgLoad, //
     },
@@ -57,6 +59,7 @@ pub(crate) enum Change {
 pub(crate) struct Provided {
     sim: Arc<Sim>,
     faults: KVec<Pin<KBox<Mutex<Faults>>>>,
+    lacks: Lacks,
 }
 
 /// The software GPUs, known to `zernel.ko`.
@@ -72,13 +75,19 @@ impl Deref for Provided {
 
 impl Provided {
     /// Without faults.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`, `EINVAL` no such operations.
     pub(crate) fn new(sim: Arc<Sim>) -> Result<Arc<Self>> {
         let mut faults = KVec::with_capacity(sim.cards().len(), GFP_KERNEL)?;
         for _ in sim.cards() {
             let none = new_mutex!(Faults::new(), "zernel_sim_faults");
             faults.push(KBox::pin_init(none, GFP_KERNEL)?, GFP_KERNEL)?;
         }
-        Ok(Arc::new(Self { sim, faults }, GFP_KERNEL)?)
+        let lacks = lacks::named(sim.settings.lacks)?;
+        let new = Self { sim, faults, lacks };
+        Ok(Arc::new(new, GFP_KERNEL)?)
     }
 
     /// Faults of the operations on a GPU.
@@ -210,6 +219,10 @@ fn load_of(card: &Card, tsg: Handle) -> Result<TsgLoad> {
 #[vtable]
 impl provider_side::Provider for Provided {
     const NAME: &'static CStr = c"sim";
+
+    fn lacks(&self) -> Lacks {
+        self.lacks
+    }
 
     fn set_timeslice(&self, gpu: u64, tsg: u64, us: u32) -> Result {
         let (card, tsg) = self.begin(ZERNEL_SIM_OP_SET_TIMESLICE, gpu, tsg)?;

@@ -57,6 +57,7 @@ mod tests {
             user_contexts: 4,
             user_items: 16,
             operation_percent: percent,
+            lacks: "",
         })?)?)
     }
 

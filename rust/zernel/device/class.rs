@@ -79,6 +79,7 @@ const _: () = {
     assert!(Why::TURNS.0 == uapi::ZERNEL_WHY_TURNS);
     assert!(Why::DISABLED.0 == uapi::ZERNEL_WHY_DISABLED);
     assert!(Why::ENGINE.0 == uapi::ZERNEL_WHY_ENGINE);
+    assert!(Why::YIELDS.0 == uapi::ZERNEL_WHY_YIELDS);
 };
 
 /// Sets and clears attributes of the target's assignment.

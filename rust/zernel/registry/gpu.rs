@@ -18,18 +18,13 @@ use crate::{
         uapi,
         work::Kick, //
     },
-    ids::TsgId,
     policy::{
         backoff::Backoff,
-        deadline::preemptive::MOST,
-        level::{
-            self,
-            Level, //
-        },
+        level,
         slices::Instead,
         tunables::settings::{
             Bounds,
-            Conditions, //
+            OnGpu, //
         },
         units::{
             Ms,
@@ -194,8 +189,6 @@ pub(crate) struct Gpu {
     pub(crate) generation: u64,
     /// Levels with a spent budget.
     pub(crate) throttled: level::Set,
-    /// TSGs that yield to requests with earlier deadlines.
-    pub(crate) yielding: [Option<TsgId>; MOST],
     /// Slices that follow latencies, in place of those of levels.
     pub(crate) instead: Instead,
     /// Settings the provider took.
@@ -237,25 +230,14 @@ impl Gpu {
         self.abilities.turns && !self.blind
     }
 
-    /// The conditions that change the meaning of a class.
-    pub(crate) fn conditions(&self) -> Conditions {
-        Conditions {
+    /// The conditions that change the meaning of a class, without those of a TSG.
+    pub(crate) fn conditions(&self) -> OnGpu {
+        OnGpu {
             bounds: self.bounds,
             turns: self.has_turns(),
             throttled: self.throttled,
             instead: self.instead,
-            of_tsg: None,
-            copies: false,
         }
-    }
-
-    /// The same for a TSG: one that yields is treated like BE.
-    pub(crate) fn conditions_of(&self, id: TsgId, level: Option<Level>) -> Conditions {
-        let mut on = self.conditions();
-        if let (true, Some(level)) = (self.yielding.contains(&Some(id)), level) {
-            on.throttled.put(level, true);
-        }
-        on
     }
 
     /// Its state, `ZERNEL_GPU_SUSPENDED` and so on. `has_turns`: best-effort TSGs take turns where

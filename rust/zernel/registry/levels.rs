@@ -16,7 +16,10 @@ use crate::{
     policy::{
         class::Effective,
         level::Level,
-        tunables::settings::Settings, //
+        tunables::settings::{
+            OfTsg,
+            Settings, //
+        },
     },
 };
 
@@ -84,7 +87,7 @@ impl Registry {
     /// The settings that a GPU has for a level.
     pub(crate) fn level_settings(&self, gpu: &gpu::Gpu, level: Level) -> Option<Settings> {
         self.tunables
-            .settings(Effective::of(level), gpu.conditions())
+            .settings(Effective::of(level), gpu.conditions().of(OfTsg::NONE))
     }
 
     /// Asks the workers of all GPUs for the load of their TSGs.

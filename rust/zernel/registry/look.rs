@@ -15,7 +15,7 @@ use crate::{
         rcu::Guard,
         time::now_ns, //
     },
-    policy::tunables::settings::Conditions, //
+    policy::tunables::settings::OnGpu, //
 };
 use kernel::prelude::*;
 
@@ -26,10 +26,7 @@ use kernel::prelude::*;
 /// # Errors
 ///
 /// `ENODEV` the module is on its way out.
-pub(crate) fn tsg<T>(
-    id: tsg::Id,
-    f: impl Fn(&Found<'_>, &Conditions, bool) -> T,
-) -> Result<Option<T>> {
+pub(crate) fn tsg<T>(id: tsg::Id, f: impl Fn(&Found<'_>, &OnGpu, bool) -> T) -> Result<Option<T>> {
     let look = |view: &View, guard: &Guard| {
         let Some(found) = view.tsg(id, guard)? else {
             return Some(None);

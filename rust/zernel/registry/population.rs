@@ -280,6 +280,7 @@ impl Registry {
             added_ns: now_ns(),
             effective: Effective::NONE,
             slice: None,
+            yields: false,
             want: None,
             original: None,
             current: None,

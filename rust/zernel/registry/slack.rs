@@ -12,6 +12,7 @@ use crate::{
             may_keep,
             slack::Seen, //
         },
+        tunables::settings::OfTsg,
         units::{
             Ns,
             Us, //
@@ -55,7 +56,9 @@ impl Registry {
     pub(crate) fn claim(&self, id: tsg::Id) -> Option<Claim> {
         let tsg = self.tsgs.get(&id)?;
         let gpu = self.gpus.get(&tsg.gpu).filter(|gpu| !gpu.closing)?;
-        let settings = self.tunables.settings(tsg.effective, gpu.conditions())?;
+        // As if it had no slice of its own.
+        let on = gpu.conditions().of(OfTsg::NONE);
+        let settings = self.tunables.settings(tsg.effective, on)?;
         let level = tsg.effective.level?;
         Some(Claim {
             handle: tsg.handle,

@@ -27,6 +27,7 @@ use crate::{
         class::Effective,
         tunables::settings::{
             Meaning,
+            OfTsg,
             Settings, //
         },
         units::Us, //
@@ -120,6 +121,8 @@ pub(crate) struct Tsg {
     pub(crate) effective: Effective,
     /// Its slice in place of that of its level, while that is the policy.
     pub(crate) slice: Option<Us>,
+    /// It yields to a request with an earlier deadline.
+    pub(crate) yields: bool,
     /// The settings that the driver should hold; `None`: those before zernel.
     pub(crate) want: Option<Want>,
     /// The settings before zernel changed them, as far as known.
@@ -276,13 +279,23 @@ impl Tsg {
         }
     }
 
+    /// Its part of the conditions that change the meaning of its class, for its settings and for those who
+    /// are told of them.
+    pub(super) fn own_conditions(&self) -> OfTsg {
+        OfTsg {
+            slice: self.slice,
+            copies: self.traits.copies,
+            yields: self.yields,
+        }
+    }
+
     /// Its state, as others see it.
     pub(super) fn state(&self) -> State {
         State {
             traits: self.traits,
             cgroup: self.cgroup,
             effective: self.effective,
-            slice: self.slice,
+            own: self.own_conditions(),
             original: self.original,
             current: self.current,
             done: self.meter.done,

@@ -42,12 +42,12 @@ use crate::{
         },
         tunables::{
             settings::{
-                Conditions,
-                Meaning, //
+                Meaning,
+                OfTsg,
+                OnGpu, //
             },
             Tunables, //
         },
-        units::Us, //
     },
 };
 use kernel::{
@@ -92,7 +92,7 @@ pub(crate) struct State {
     pub(crate) traits: Traits,
     pub(crate) cgroup: u64,
     pub(crate) effective: Effective,
-    pub(crate) slice: Option<Us>,
+    pub(crate) own: OfTsg,
     pub(crate) original: Option<Hardware>,
     pub(crate) current: Option<Hardware>,
     pub(crate) done: Done,
@@ -160,7 +160,7 @@ pub(super) type ForCgroup = Reservation<u64, Option<u64>>;
 /// Memory for a TSG.
 pub(super) type ForTsg = Reservation<TsgId, Arc<Shown>>;
 /// Memory for a GPU.
-pub(crate) type ForGpu = Reservation<GpuId, Snapshot<Conditions>>;
+pub(crate) type ForGpu = Reservation<GpuId, Snapshot<OnGpu>>;
 
 /// All of it.
 pub(crate) struct View {
@@ -170,7 +170,7 @@ pub(crate) struct View {
     /// The cgroup above each.
     parents: Hash<u64, Option<u64>>,
     tsgs: Hash<TsgId, Arc<Shown>>,
-    gpus: Hash<GpuId, Snapshot<Conditions>>,
+    gpus: Hash<GpuId, Snapshot<OnGpu>>,
     meaning: Snapshot<Meaning>,
     /// TSGs that have come and gone.
     changes: Atomic<u64>,
@@ -282,14 +282,14 @@ impl View {
     }
 
     /// Shows a GPU.
-    pub(super) fn add_gpu(&self, gpu: (GpuId, Conditions), memory: ForGpu, writer: &mut Writer) {
+    pub(super) fn add_gpu(&self, gpu: (GpuId, OnGpu), memory: ForGpu, writer: &mut Writer) {
         self.gpus
             .insert(gpu.0, Snapshot::new(gpu.1), memory, writer);
         self.look_at.store(0, Relaxed);
     }
 
     /// Other conditions hold on a GPU.
-    pub(super) fn change_gpu(&self, id: GpuId, now: Conditions, writer: &mut Writer) {
+    pub(super) fn change_gpu(&self, id: GpuId, now: OnGpu, writer: &mut Writer) {
         self.classes.change(writer, |writer| {
             if let Some(known) = self.gpus.get_locked(id, writer) {
                 known.store(writer, now);
@@ -336,11 +336,11 @@ impl View {
         }))
     }
 
-    /// The conditions on a GPU.
-    pub(super) fn conditions(&self, id: GpuId, guard: &Guard) -> Option<Conditions> {
+    /// The conditions on a GPU, without those of a TSG.
+    pub(super) fn conditions(&self, id: GpuId, guard: &Guard) -> Option<OnGpu> {
         match self.gpus.get(id, guard) {
             Some(known) => known.load(),
-            None => Some(Conditions::NONE),
+            None => Some(OnGpu::NONE),
         }
     }
 }

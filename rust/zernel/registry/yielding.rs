@@ -20,28 +20,15 @@ pub(crate) struct Yielding {
 }
 
 impl Registry {
-    /// A TSG yields from now on, or does not any more. Returns false if there is no such TSG on this GPU,
-    /// or too many yield.
+    /// A TSG yields from now on, or does not any more. Returns false if there is no such TSG on this GPU.
     pub(crate) fn set_yielding(&mut self, gpu: gpu::Id, id: tsg::Id, yields: bool) -> bool {
-        let is_there = self.tsgs.get(&id).is_some_and(|tsg| tsg.gpu == gpu);
-        let Some(known) = self.gpus.get_mut(&gpu) else {
+        let Some(tsg) = self.tsgs.get_mut(&id).filter(|tsg| tsg.gpu == gpu) else {
             return false;
         };
-        let (from, to) = match yields {
-            true => (None, Some(id)),
-            false => (Some(id), None),
-        };
-        if yields && (!is_there || known.yielding.contains(&to)) {
-            return is_there;
-        }
-        let Some(place) = known.yielding.iter_mut().find(|place| **place == from) else {
-            return false;
-        };
-        *place = to;
-        if is_there {
+        if core::mem::replace(&mut tsg.yields, yields) != yields {
             self.refresh(id);
         }
-        is_there
+        true
     }
 
     /// A TSG that yields, if it is there and not gone.

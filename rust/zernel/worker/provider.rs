@@ -27,7 +27,6 @@ use crate::{
     policy::{
         backoff::Backoff,
         control::Verdict,
-        deadline::preemptive,
         level,
         slices::Instead,
         tunables::settings::Bounds,
@@ -167,7 +166,6 @@ fn gpu_added(provider: ArcBorrow<'_, Provider>, description: &gpu::Description<'
         served: Uid::ROOT,
         generation: 1,
         throttled: level::Set::NONE,
-        yielding: [None; preemptive::MOST],
         instead: Instead::NONE,
         applied: 0,
         retries: 0,

@@ -71,6 +71,8 @@ pub(super) struct Slices {
     slack_is_on: Atomic<bool>,
     /// It was told that they cannot.
     slack_is_told: Atomic<bool>,
+    /// It was told that copies have no places.
+    copies_are_told: Atomic<bool>,
 }
 
 /// The state of controllers.
@@ -118,6 +120,7 @@ impl Slices {
             slack: KBox::pin_init(new_mutex!(Slack::new(), "zernel_slack"), GFP_KERNEL)?,
             slack_is_on: Atomic::new(false),
             slack_is_told: Atomic::new(false),
+            copies_are_told: Atomic::new(false),
         })
     }
 
@@ -125,6 +128,9 @@ impl Slices {
     /// `has_turns`: there are budgets.
     pub(super) fn tell_missing(&self, gpu: gpu::Id, abilities: Abilities, has_turns: bool) {
         self.tell_slack(abilities, has_turns);
+        if !abilities.interleave {
+            self.tell_copies();
+        }
         if tuned::kept_levels() == level::Set::NONE {
             if self.is_told.load(Relaxed) {
                 self.is_told.store(false, Relaxed);
@@ -171,6 +177,20 @@ impl Slices {
                 missing
             );
         }
+    }
+
+    /// The same of classes of copies, which have no interleave levels.
+    #[cold]
+    fn tell_copies(&self) {
+        let are_classed = tuned::copies_are_classed();
+        if self.copies_are_told.xchg(are_classed, Relaxed) || !are_classed {
+            return;
+        }
+        pr_warn!(
+            "GPU {}: its provider lacks set_interleave: with copy_timeslice_us, copies have the slices of \
+             their classes there, and none goes first\n",
+            self.gpu.0
+        );
     }
 
     /// Ends a control period or a quantum that is over, and brings some TSGs in line. Returns when to

@@ -202,6 +202,31 @@ fn options(raw: &abi::zernel_options) -> Result<Options, Fault> {
     Ok(options.linger(Duration::from_nanos(raw.linger_ns)))
 }
 
+/// Begins a request by `begins`, with a description that is good, and stores its number.
+///
+/// # Safety
+///
+/// As [`handle`] for `runtime`, [`read`] for `from` and [`write`] for `request`.
+#[inline]
+unsafe fn begin(
+    runtime: *mut abi::zernel_runtime,
+    from: *const abi::zernel_spec,
+    request: *mut u64,
+    begins: impl FnOnce(&Handle, &abi::zernel_spec) -> Result<u64, Fault>,
+) -> c_int {
+    call(|| {
+        // SAFETY: By the caller.
+        let handle = unsafe { handle(runtime)? };
+        place(request)?;
+        // SAFETY: By the caller.
+        let raw = unsafe { read(from, SPEC)? };
+        check(&raw)?;
+        let number = begins(handle, &raw)?;
+        // SAFETY: By the caller, and not null.
+        unsafe { write(request, number) }
+    })
+}
+
 /// Refuses a description that is not. It is all that a request that does nothing needs of one.
 fn check(raw: &abi::zernel_spec) -> Result<(), Fault> {
     let known = abi::ZERNEL_SPEC_EXACT | abi::ZERNEL_SPEC_INLINE;
@@ -330,17 +355,12 @@ unsafe extern "C" fn zernel_begin(
     from: *const abi::zernel_spec,
     request: *mut u64,
 ) -> c_int {
-    call(|| {
-        // SAFETY: By the caller.
-        let handle = unsafe { handle(runtime)? };
-        place(request)?;
-        // SAFETY: By the caller.
-        let raw = unsafe { read(from, SPEC)? };
-        check(&raw)?;
-        let number = handle.begin(|| spec(&raw))?;
-        // SAFETY: By the caller, and not null.
-        unsafe { write(request, number) }
-    })
+    // SAFETY: By the caller.
+    unsafe {
+        begin(runtime, from, request, |handle, raw| {
+            handle.begin(|| spec(raw))
+        })
+    }
 }
 
 #[no_mangle]
@@ -351,13 +371,7 @@ unsafe extern "C" fn zernel_begin_admitted(
     request: *mut u64,
     earliest_ns: *mut u64,
 ) -> c_int {
-    call(|| {
-        // SAFETY: By the caller.
-        let handle = unsafe { handle(runtime)? };
-        place(request)?;
-        // SAFETY: By the caller.
-        let raw = unsafe { read(from, SPEC)? };
-        check(&raw)?;
+    let admitted = |handle: &Handle, raw: &abi::zernel_spec| {
         if raw.slo_ns == 0 {
             return Err(Fault::Argument(
                 "a deadline can be promised only to a request that has one",
@@ -365,15 +379,16 @@ unsafe extern "C" fn zernel_begin_admitted(
         }
         let mut earliest = Duration::ZERO;
         let burst = Duration::from_nanos(burst_ns);
-        let number = handle.begin_admitted(&spec(&raw), burst, &mut earliest);
+        let number = handle.begin_admitted(&spec(raw), burst, &mut earliest);
         if !earliest_ns.is_null() {
             let ns = u64::try_from(earliest.as_nanos()).unwrap_or(u64::MAX);
             // SAFETY: By the caller, and not null.
             unsafe { write(earliest_ns, ns)? };
         }
-        // SAFETY: By the caller, and not null.
-        unsafe { write(request, number?) }
-    })
+        number
+    };
+    // SAFETY: By the caller.
+    unsafe { begin(runtime, from, request, admitted) }
 }
 
 #[no_mangle]

@@ -173,8 +173,10 @@ impl Why {
     pub const DISABLED: Self = Self(abi::ZERNEL_WHY_DISABLED);
     /// The TSG is not on a compute engine.
     pub const ENGINE: Self = Self(abi::ZERNEL_WHY_ENGINE);
+    /// The TSG yields to a request with an earlier deadline.
+    pub const YIELDS: Self = Self(abi::ZERNEL_WHY_YIELDS);
 
-    const TEXTS: [(Self, &'static str, &'static str); 7] = [
+    const TEXTS: [(Self, &'static str, &'static str); 8] = [
         (
             Self::UNPRIVILEGED,
             "unprivileged",
@@ -197,6 +199,11 @@ impl Why {
             Self::ENGINE,
             "engine",
             "the TSG neither computes nor copies, or copies have no class",
+        ),
+        (
+            Self::YIELDS,
+            "yields",
+            "the TSG yields to a request with an earlier deadline",
         ),
     ];
 

@@ -114,6 +114,8 @@ pub struct Tsg {
     pub preemptible: bool,
     /// The budget of its level is spent.
     pub throttled: bool,
+    /// Its request is held for one with an earlier deadline.
+    pub yields: bool,
     /// Number that the hardware or driver gives it.
     pub hw_tsg: u32,
     /// Engine type as the driver numbers it.
@@ -166,6 +168,7 @@ impl TryFrom<&abi::zernel_tsg_info> for Tsg {
             failed: has(abi::ZERNEL_TSG_FAILED),
             preemptible: has(abi::ZERNEL_TSG_PREEMPTIBLE),
             throttled: has(abi::ZERNEL_TSG_THROTTLED),
+            yields: has(abi::ZERNEL_TSG_YIELDS),
             hw_tsg: raw.hw_tsg,
             engine: raw.engine,
             runlist: raw.runlist,

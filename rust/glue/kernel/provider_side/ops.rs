@@ -15,11 +15,32 @@ use kernel::{
     prelude::*,
 };
 
+/// Optional operations that a provider does not offer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Lacks {
+    /// `set_interleave` and `get_interleave`.
+    pub(crate) interleave: bool,
+    /// `preempt`.
+    pub(crate) preempt: bool,
+    /// `set_enabled`.
+    pub(crate) enable: bool,
+    /// `query_load`.
+    pub(crate) load: bool,
+    /// `query_tsg` and `query_tsgs`.
+    pub(crate) tsg_load: bool,
+    /// `kick`.
+    pub(crate) kick: bool,
+}
+
 /// The calls of `zernel.ko` to a provider. Errors as in the header.
 #[vtable]
 pub(crate) trait Provider: Send + Sync + 'static {
     /// Name, at most 15 bytes.
     const NAME: &'static CStr;
+    /// Operations that are not offered, of those that are here. Asked for once.
+    fn lacks(&self) -> Lacks {
+        Lacks::default()
+    }
     /// Gives a TSG a time slice in µs.
     fn set_timeslice(&self, gpu: u64, tsg: u64, us: u32) -> Result;
     /// The time slice of a TSG in µs.
@@ -70,7 +91,23 @@ unsafe fn call<P: Provider>(private: *mut c_void, f: impl FnOnce(&P) -> Result) 
 }
 
 impl<P: Provider> Table<P> {
-    pub(super) const OPS: raw::zernel_provider_ops = raw::zernel_provider_ops {
+    /// The functions that a provider offers.
+    pub(super) fn of(provider: &P) -> raw::zernel_provider_ops {
+        let (all, lacks) = (Self::OPS, provider.lacks());
+        raw::zernel_provider_ops {
+            set_interleave: all.set_interleave.filter(|_| !lacks.interleave),
+            get_interleave: all.get_interleave.filter(|_| !lacks.interleave),
+            preempt: all.preempt.filter(|_| !lacks.preempt),
+            set_enabled: all.set_enabled.filter(|_| !lacks.enable),
+            query_load: all.query_load.filter(|_| !lacks.load),
+            query_tsg: all.query_tsg.filter(|_| !lacks.tsg_load),
+            query_tsgs: all.query_tsgs.filter(|_| !lacks.tsg_load),
+            kick: all.kick.filter(|_| !lacks.kick),
+            ..all
+        }
+    }
+
+    const OPS: raw::zernel_provider_ops = raw::zernel_provider_ops {
         size: size_of::<raw::zernel_provider_ops>() as u32,
         abi: raw::ZERNEL_PROVIDER_ABI,
         owner: this_module().cast(),

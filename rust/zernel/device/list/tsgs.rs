@@ -14,7 +14,7 @@ use crate::{
         identity::Viewer,
         uapi, //
     },
-    policy::tunables::settings::Conditions,
+    policy::tunables::settings::OnGpu,
     registry::{
         self,
         assignments,
@@ -66,9 +66,8 @@ impl Kind for Tsgs {
                 registry::with(|r| {
                     let (id, tsg, is_shown) = filter.find(r, viewer, from)?;
                     let entry = is_shown.then(|| {
-                        let level = tsg.effective.level;
-                        let on = r.gpu(tsg.gpu).map(|gpu| gpu.conditions_of(id, level));
-                        let (found, on) = (tsg.found(), on.unwrap_or(Conditions::NONE));
+                        let on = r.gpu(tsg.gpu).map(|gpu| gpu.conditions());
+                        let (found, on) = (tsg.found(), on.unwrap_or(OnGpu::NONE));
                         info(id, &found, &on, r.is_to_follow(id), viewer)
                     });
                     Some((id.0, entry))
@@ -146,7 +145,7 @@ impl Filter {
 fn info(
     id: tsg::Id,
     tsg: &Found<'_>,
-    on: &Conditions,
+    on: &OnGpu,
     follows: bool,
     viewer: &Viewer,
 ) -> uapi::zernel_tsg_info {
@@ -154,6 +153,7 @@ fn info(
     let (traits, done) = (&state.traits, &state.done);
     let level = state.effective.level;
     let is_throttled = level.is_some_and(|level| on.throttled.contains(level));
+    let yields = state.own.yields && level.is_some();
     // Without a budget nothing would bound it.
     let may_keep = state.effective.may_keep && on.turns;
     let is_kept = may_keep && level.is_some_and(|level| tuned::kept_levels().contains(level));
@@ -173,8 +173,12 @@ fn info(
             (traits.shared, uapi::ZERNEL_TSG_SHARED),
             (state.is_pending || follows, uapi::ZERNEL_TSG_PENDING),
             (state.failed, uapi::ZERNEL_TSG_FAILED),
-            (is_throttled || !is_kept, uapi::ZERNEL_TSG_PREEMPTIBLE),
+            (
+                is_throttled || yields || !is_kept,
+                uapi::ZERNEL_TSG_PREEMPTIBLE,
+            ),
             (is_throttled, uapi::ZERNEL_TSG_THROTTLED),
+            (yields, uapi::ZERNEL_TSG_YIELDS),
         ]),
         error: state.last_error,
         hw_tsg: traits.hw_tsg,

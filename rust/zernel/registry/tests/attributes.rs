@@ -25,6 +25,7 @@ use crate::{
             Set, //
         },
         rotation::Weight,
+        slices::Policy,
         tunables::settings::Why,
         units::Us, //
     },
@@ -34,6 +35,7 @@ use crate::{
             Named,
             Told, //
         },
+        gpu,
         Registry, //
     },
 };
@@ -248,6 +250,43 @@ mod cases {
         r.change_class(owner(), process()?, Level::BE)?;
         work(&mut r, gpu, &d);
         assert_eq!(d.slice(), 200);
+        Ok(())
+    }
+
+    #[test]
+    fn the_slice_that_is_told_is_the_one_that_is_asked_for() -> Result {
+        let (mut r, gpu) = fixture::registry()?;
+        let (d, mut copies) = (FakeDriver::new(), fixture::tsg(2)?);
+        (copies.traits.compute, copies.traits.copies) = (false, true);
+        let first = r.add_tsg(gpu, fixture::tsg(1)?)?;
+        let of_all = [first, r.add_tsg(gpu, copies)?];
+        r.change_class(admin(), process()?, Level::LC)?;
+        r.tune(|t| {
+            t.slices_mut().set_policy(Policy::Slack);
+            Ok(())
+        })
+        .map_err(|_| EINVAL)?;
+        let (none, yields) = (BECAUSE, Why::YIELDS);
+        for (own, is_held, whys, slices) in [
+            (None, false, none, [5_000_000, 190]),
+            (Some(Us(700)), false, none, [700, 190]),
+            (Some(Us(700)), true, yields, [200, 10]),
+            (None, true, yields, [200, 10]),
+            (None, false, none, [5_000_000, 190]),
+        ] {
+            for (id, slice) in of_all.into_iter().zip(slices) {
+                r.set_slice(id, own);
+                assert!(r.set_yielding(gpu, id, is_held));
+                work(&mut r, gpu, &d);
+                let answer = ask(&mut r, &Named::Tsg(id))?;
+                assert_eq!(told(answer.timeslice), (slice, Source::Level, whys));
+                assert_eq!(fixture::slice(&r, id), Some(slice));
+            }
+        }
+        // Nor on another GPU, nor one that is gone.
+        assert!(!r.set_yielding(gpu::Id(gpu.0 + 1), first, true));
+        r.remove_tsg(first);
+        assert!(!r.set_yielding(gpu, first, true));
         Ok(())
     }
 }

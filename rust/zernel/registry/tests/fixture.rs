@@ -9,7 +9,6 @@ use crate::{
     },
     policy::{
         backoff::Backoff,
-        deadline::preemptive,
         level::{
             self,
             Level, //
@@ -128,7 +127,6 @@ pub(super) fn gpu(handle: u64) -> Result<Gpu> {
         served: Uid::ROOT,
         generation: 1,
         throttled: level::Set::NONE,
-        yielding: [None; preemptive::MOST],
         instead: Instead::NONE,
         applied: 0,
         retries: 0,

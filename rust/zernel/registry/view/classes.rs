@@ -29,6 +29,7 @@ use crate::{
             settings::{
                 Conditions,
                 Meaning,
+                OnGpu,
                 Why, //
             },
             Tunables, //
@@ -206,11 +207,7 @@ impl Classes<'_> {
         let effective = layers.effective(is_shared);
         let on = tsg.map_or(Conditions::NONE, |tsg| {
             let known = self.view.conditions(tsg.gpu, self.guard);
-            Conditions {
-                copies: tsg.state.traits.copies,
-                ..self.whole(known, || Conditions::NONE)
-            }
-            .of_tsg(tsg.state.slice)
+            self.whole(known, || OnGpu::NONE).of(tsg.state.own)
         });
         let drivers = tsg
             .and_then(|tsg| tsg.state.original)

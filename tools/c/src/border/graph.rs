@@ -3,7 +3,7 @@
 
 use cuda::{Executable, Stream};
 
-use super::{abi, c_int, c_void, call, check, handle, place, read, spec, write, Fault, SPEC};
+use super::{abi, begin, c_int, c_void, call, handle, place, spec, write, Fault, Handle};
 
 /// # Safety
 ///
@@ -48,23 +48,16 @@ pub(super) unsafe extern "C" fn zernel_graph_begin(
     from: *const abi::zernel_spec,
     request: *mut u64,
 ) -> c_int {
-    call(|| {
-        // SAFETY: By the caller.
-        let handle = unsafe { handle(runtime)? };
-        place(request)?;
-        // SAFETY: By the caller.
-        let raw = unsafe { read(from, SPEC)? };
-        check(&raw)?;
-        let spec = spec(&raw);
+    let in_graph = |handle: &Handle, raw: &abi::zernel_spec| {
         if raw.flags & abi::ZERNEL_SPEC_INLINE != 0 {
             return Err(Fault::Argument(
                 "the request of a graph goes into no stream",
             ));
         }
-        let number = handle.begin_in_graph(graph, &spec)?;
-        // SAFETY: By the caller, and not null.
-        unsafe { write(request, number) }
-    })
+        handle.begin_in_graph(graph, &spec(raw))
+    };
+    // SAFETY: By the caller.
+    unsafe { begin(runtime, from, request, in_graph) }
 }
 
 #[no_mangle]

@@ -9,6 +9,7 @@ use libzernel::sim::{Context, ContextSpec, Sim};
 use libzernel::{tsg, Class, Level, LevelInfo, Source, Stats, Target, Tsg, Zernel};
 use rustix::io::Errno;
 use testkit::check_eq;
+use testkit::log::Mark;
 use testkit::module::unload_each;
 pub use testkit::module::{is_loaded, load, try_unload, unload, unload_soon};
 pub use testkit::{wait_until, wait_until_within, SOON};
@@ -27,6 +28,56 @@ pub fn load_all() -> Result<()> {
         load("zernel_sim", "gpus=2")?;
     }
     Ok(())
+}
+
+/// A software GPU that lacks operations, in place of the one that has all, until this is dropped.
+pub struct Lacking(Mark);
+
+impl Lacking {
+    /// Without these operations, which commas separate.
+    pub fn new(operations: &str) -> Result<Self> {
+        let log = Mark::new()?;
+        unload_soon("zernel_sim")?;
+        let lacking = Self(log);
+        load("zernel_sim", &format!("gpus=2 lacks={operations}"))?;
+        Ok(lacking)
+    }
+
+    /// The lines of the kernel's log about operations that are missing.
+    pub fn lines(&self) -> Result<Vec<String>> {
+        let mut lines = self.0.lines()?;
+        lines.retain(|line| line.contains("its provider lacks"));
+        Ok(lines)
+    }
+
+    /// Waits until the log has named these operations, and no others, for what `policy` lacks.
+    pub fn wait_named(&self, policy: &str, operations: &[&str]) -> Result<()> {
+        let mut lines = Vec::new();
+        wait_until(&format!("{operations:?} is named"), || {
+            lines = self.lines()?;
+            lines.retain(|line| line.contains(policy));
+            let named = |operation: &&str| {
+                let lacks = format!("lacks {operation}:");
+                lines.iter().any(|line| line.contains(&lacks))
+            };
+            Ok(operations.iter().all(named))
+        })?;
+        let is_one = |line: &&String| {
+            let mut all = operations.iter();
+            all.any(|operation| line.contains(&format!("lacks {operation}:")))
+        };
+        check_eq!(lines.iter().find(|line| !is_one(line)), None, "in the log");
+        Ok(())
+    }
+}
+
+impl Drop for Lacking {
+    fn drop(&mut self) {
+        // A case that leaves it in use has failed, and so do those after it.
+        if unload_soon("zernel_sim").is_ok() {
+            let _ = load_all();
+        }
+    }
 }
 
 /// Unloads the modules that are loaded.

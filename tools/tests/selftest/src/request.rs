@@ -140,6 +140,7 @@ pub const SUITE: Suite = suite(
         case("order_switched_under_load", order::switched_under_load),
         case("order_of_the_hostile", order::hostile),
         case("order_takes_and_gives_back", takeover::takes_and_gives_back),
+        case("order_tells_of_a_hold", takeover::tells_of_a_hold),
         case(
             "order_takes_from_later_ones",
             takeover::takes_from_later_ones_alone,
@@ -153,6 +154,8 @@ pub const SUITE: Suite = suite(
         case("order_changes_meanwhile", takeover::the_order_changes),
         case("order_provider_fails", takeover::the_provider_fails),
         case("order_holds_are_bounded", takeover::is_bounded),
+        case("order_cannot_take", takeover::cannot_take),
+        case("order_lacks_an_operation", takeover::lacks_an_operation),
         case("admission_is_kept", admission::keeps_what_it_promises),
         case("admission_is_refused", admission::refuses_with_a_cause),
         case("admission_is_told", admission::tells_in_its_structure),

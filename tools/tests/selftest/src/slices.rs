@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use anyhow::{bail, ensure, Context as _, Result};
 use libzernel::request::{Begin, Slots};
-use libzernel::sim::{Context, Item};
+use libzernel::sim::{Context, ContextSpec, Item};
 use libzernel::{Level, LevelInfo, Target, Zernel};
 
 use crate::check_eq;
 use crate::child::in_child;
 use crate::common::{
-    default_of, level, level_info, slice_of, tune, wait_until, wait_until_within, Lab, SOON,
+    default_of, level, level_info, slice_of, tune, wait_until, wait_until_within, Lab, Lacking,
+    SOON,
 };
 use crate::harness::{case, suite, Outcome, Suite};
 use crate::permit::{owner_process, ALICE};
@@ -32,6 +33,10 @@ pub const SUITE: Suite = suite(
         case("slacks_end", slack::slacks_end),
         case("a_liar_gains_nothing", slack::a_liar_gains_nothing),
         case("changed_under_load", changed_under_load),
+        case("nothing_is_kept_without_budgets", nothing_is_kept),
+        case("slacks_without_looks", slack::without_looks),
+        case("copies_without_places", copies_without_places),
+        case("slices_are_enough", slices_are_enough),
     ],
 );
 
@@ -316,6 +321,51 @@ fn changed_under_load() -> Outcome {
             Ok(context.stats()?.busy_ns > before)
         })?;
     }
+    Ok(())
+}
+
+/// Where nothing can bound it no level keeps the GPU, and the log names the cause.
+fn nothing_is_kept() -> Outcome {
+    for (operations, named) in [
+        ("set_enabled", "set_enabled"),
+        ("query_tsg", "query_tsg"),
+        ("set_enabled,query_tsg", "set_enabled and query_tsg"),
+    ] {
+        let lacking = Lacking::new(operations)?;
+        let lab = Lab::open()?;
+        let (context, tsg) = lab.compute()?;
+        lab.zernel.set_class(&Target::Tsg(tsg.id), level(3))?;
+        tune("level3_preemptible", 0)?;
+        lab.wait_slice(&context, default_of("level3_budget_us"))?;
+        lacking.wait_named("preemptible", &[named])?;
+        ensure!(on_a_gpu(&lab, level(3))?.preemptible, "level 3 keeps it");
+        ensure!(lab.tsg(tsg.id)?.preemptible, "its TSG keeps it");
+        tune("level3_preemptible", 1)?;
+    }
+    Ok(())
+}
+
+/// Copies of a provider without interleave levels have the slices of their classes, and the log names that.
+fn copies_without_places() -> Outcome {
+    let lacking = Lacking::new("set_interleave")?;
+    let lab = Lab::open()?;
+    let (copy, tsg) = lab.context(&ContextSpec::copy("copy"))?;
+    let before = copy.stats()?.interleave;
+    lab.zernel.set_class(&Target::Tsg(tsg.id), Level::LC)?;
+    lab.wait_slice(&copy, 19 * default_of("copy_timeslice_us"))?;
+    lacking.wait_named("copy_timeslice_us", &["set_interleave"])?;
+    check_eq!(copy.stats()?.interleave, before, "its interleave level");
+    Ok(())
+}
+
+/// Policies that need slices alone do without all other operations, and none is called missing.
+fn slices_are_enough() -> Outcome {
+    let lacking = Lacking::new("set_interleave,preempt,set_enabled,query_load,query_tsg,kick")?;
+    exponential()?;
+    slices_follow_latencies()?;
+    let mut lines = lacking.lines()?;
+    lines.retain(|line| !line.contains("copy_timeslice_us"));
+    check_eq!(lines, Vec::<String>::new(), "in the log");
     Ok(())
 }
 

@@ -59,6 +59,8 @@ pub(super) fn bad_parameters() -> Outcome {
         "user_contexts=0",
         "user_items=0",
         "operation_percent=10001",
+        "lacks=set_timeslice",
+        "lacks=preempt,none",
     ] {
         let error = load("zernel_sim", parameters).err();
         let errno = error.and_then(|error| error.downcast::<Errno>().ok());
@@ -70,6 +72,7 @@ pub(super) fn bad_parameters() -> Outcome {
         "gpus=64 max_tsgs=1 copy_engines=0",
         "preset=H100",
         "gpus=3 copy_engines=8",
+        "lacks=kick,query_load,preempt",
     ] {
         load("zernel_sim", parameters)?;
         let gpus = Sim::open()?.version()?.gpus as usize;

@@ -133,8 +133,10 @@ pub(super) fn refuses_with_a_cause() -> Outcome {
     fails(&good.slo(Duration::ZERO), Errno::RANGE, "no deadline")?;
     fails(&good.admit(Duration::ZERO), Errno::NODATA, "no burst")?;
     fails(&good.admit(ms(5_001)), Errno::BUSY, "a long burst")?;
-    tune("order", "fifo")?;
-    fails(&good, Errno::NOLCK, "no order")?;
+    for order in ["fifo", "edf-preemptive"] {
+        tune("order", order)?;
+        fails(&good, Errno::NOLCK, order)?;
+    }
     tune("order", "edf")?;
     let target = Target::Tsg(client.tsg);
     lab.zernel.set_class(&target, Level::BE)?;

@@ -5,14 +5,16 @@
 use std::time::Duration;
 
 use anyhow::{ensure, Result};
+use libzernel::class::Why;
 use libzernel::request::{Number, Slot, Word};
+use libzernel::sim::TsgStats;
 use libzernel::{tsg, Level, Target, Timestamp};
 use testkit::passing;
 
 use super::{at_once, lab, Client, SLOTS};
 use crate::check_eq;
 use crate::child::Child;
-use crate::common::{slice_of, tune, wait_until, Lab};
+use crate::common::{slice_of, told_slice_of, tune, wait_until, Lab, Lacking};
 use crate::harness::Outcome;
 use crate::permit::BOB;
 use crate::sys;
@@ -90,6 +92,45 @@ pub(super) fn takes_and_gives_back() -> Outcome {
     check_eq!(late.context.stats()?.busy_ns, had, "while it is held");
     early.slot(0).done_call(taker)?;
     has_all(&lab, &late)?;
+    late.wait(last)?;
+    Ok(late.slot(0).done_call(victim)?)
+}
+
+/// The slice of a TSG as its class tells it, and the reason; and the TSG as both lists have it.
+fn told(lab: &Lab, client: &Client) -> Result<(u32, Why)> {
+    let target = Target::Tsg(client.tsg);
+    let slice = lab.zernel.class(&target)?.timeslice_us;
+    let yields = slice.why.contains(Why::YIELDS);
+    let alone = lab.zernel.tsgs_of(&target).collect::<Result<Vec<_>, _>>()?;
+    for tsg in [lab.tsg(client.tsg)?].iter().chain(&alone) {
+        check_eq!((tsg.yields, tsg.throttled), (yields, false), "in a list");
+        ensure!(tsg.preemptible, "it keeps the engine");
+    }
+    check_eq!(alone.len(), 1);
+    Ok((slice.value, slice.why))
+}
+
+/// While it is held, a TSG's class tells the slice that the GPU has, and the reason.
+pub(super) fn tells_of_a_hold() -> Outcome {
+    let lab = stage()?;
+    let (late, early) = (urgent(&lab)?, urgent(&lab)?);
+    let (victim, last) = works(&late)?;
+    check_eq!(told(&lab, &late)?, (slice_of(0), Why::NONE), "before");
+    let (taker, seq) = runs(&early, EARLY, Duration::from_millis(1))?;
+    wait_enabled(&late, false)?;
+    for (rotation, slice, why) in [
+        ("fair", slice_of(7), Why::YIELDS | Why::TURNS),
+        ("none", told_slice_of(7), Why::YIELDS),
+    ] {
+        tune("rotation", rotation)?;
+        lab.wait_slice(&late.context, slice)?;
+        check_eq!(told(&lab, &late)?, (slice, why), "{rotation}");
+    }
+    check_eq!(told(&lab, &early)?, (slice_of(0), Why::NONE), "the taker");
+    early.wait(seq)?;
+    early.slot(0).done_call(taker)?;
+    has_all(&lab, &late)?;
+    check_eq!(told(&lab, &late)?, (slice_of(0), Why::NONE), "after");
     late.wait(last)?;
     Ok(late.slot(0).done_call(victim)?)
 }
@@ -309,4 +350,52 @@ pub(super) fn comes_after_the_rest() -> Outcome {
     slot.done_call(open)?;
     ensure!(is_triggered(&other.slot(0), early), "it does not go");
     Ok(other.slot(0).done_call(early)?)
+}
+
+/// The name of the order in the kernel's log.
+const ORDER: &str = "edf-preemptive";
+
+/// On a GPU whose provider cannot disable a TSG the order is `edf`: the log names that, and nothing is taken.
+pub(super) fn cannot_take() -> Outcome {
+    let lacking = Lacking::new("set_enabled")?;
+    let lab = stage()?;
+    let (late, early) = (urgent(&lab)?, urgent(&lab)?);
+    let (victim, _) = works(&late)?;
+    let before = late.context.stats()?;
+    let slot = early.slot(0);
+    // Earlier than that of the other one, and later than all of this.
+    let begin = at_once(early.tsg).slo(LATE - Duration::from_secs(1));
+    let waits = slot.begin(&begin)?.number;
+    lacking.wait_named(ORDER, &["set_enabled"])?;
+    ensure!(!is_triggered(&slot, waits), "it has the GPU");
+    check_eq!(told(&lab, &late)?, (slice_of(0), Why::NONE), "its slice");
+    let now = late.context.stats()?;
+    let settings = |stats: &TsgStats| (stats.timeslice_us, stats.interleave, stats.enabled);
+    check_eq!(settings(&now), settings(&before), "its settings");
+    late.slot(0).cancel(victim)?;
+    wait_until("the next one goes", || Ok(is_triggered(&slot, waits)))?;
+    Ok(slot.cancel(waits)?)
+}
+
+/// Without other operations the order does a part, and the log names each.
+pub(super) fn lacks_an_operation() -> Outcome {
+    for operations in [
+        &["set_interleave"][..],
+        &["preempt"],
+        &["query_tsg"],
+        &["set_interleave", "preempt", "query_tsg"],
+    ] {
+        let lacking = Lacking::new(&operations.join(","))?;
+        let lab = stage()?;
+        let (late, early) = (urgent(&lab)?, urgent(&lab)?);
+        let (victim, _) = works(&late)?;
+        let (taker, seq) = runs(&early, EARLY, Duration::from_millis(1))?;
+        wait_enabled(&late, false)?;
+        lacking.wait_named(ORDER, operations)?;
+        early.wait(seq)?;
+        early.slot(0).done_call(taker)?;
+        has_all(&lab, &late)?;
+        late.slot(0).cancel(victim)?;
+    }
+    Ok(())
 }

@@ -15,7 +15,7 @@ use crate::check_eq;
 use crate::child::Child;
 use crate::common::{
     default_of, level, load_all, told_slice_of, tune, unload_soon, wait_until, wait_until_within,
-    Lab, SOON,
+    Lab, Lacking, SOON,
 };
 use crate::harness::Outcome;
 
@@ -129,6 +129,25 @@ pub(super) fn slices_follow_slacks() -> Outcome {
     // Nothing is known of it any more.
     std::thread::sleep(Duration::from_millis(20));
     lab.wait_slice(&one.context, TABLE)
+}
+
+/// Where TSGs cannot be looked at slices are those of the table, and the log names that.
+pub(super) fn without_looks() -> Outcome {
+    let lacking = Lacking::new("query_tsg")?;
+    let lab = stage()?;
+    tune("slack_credit_us", 10_000_000)?;
+    tune("slice_policy", "slack")?;
+    let one = Tenant::new(&lab)?;
+    lab.wait_slice(&one.context, TABLE)?;
+    one.work()?;
+    one.begin(Duration::from_micros(1))?;
+    lacking.wait_named("slice_policy slack", &["query_tsg"])?;
+    // Several quanta.
+    std::thread::sleep(Duration::from_millis(50));
+    check_eq!(one.slice()?, TABLE);
+    let told = lab.zernel.class(&Target::Tsg(one.tsg))?.timeslice_us.value;
+    check_eq!(told, TABLE, "as its class tells");
+    Ok(())
 }
 
 /// Slices are those of the table again with the process that has the requests, with another policy, and

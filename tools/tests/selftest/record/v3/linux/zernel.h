@@ -583,6 +583,7 @@ struct zernel_level_info {
 #define ZERNEL_TSG_FAILED		(1U << 3)	/* the last change failed for good */
 #define ZERNEL_TSG_PREEMPTIBLE		(1U << 4)	/* see ZERNEL_CLASS_PREEMPTIBLE */
 #define ZERNEL_TSG_THROTTLED		(1U << 5)	/* the budget of its level is spent */
+#define ZERNEL_TSG_YIELDS		(1U << 6)	/* its request is held for one with an earlier deadline */
 
 /**
  * struct zernel_tsg_info - a TSG: the channels of one program that have an engine together
@@ -744,6 +745,7 @@ struct zernel_class_set {
 #define ZERNEL_WHY_TURNS		(1U << 4)	/* best-effort TSGs take turns */
 #define ZERNEL_WHY_DISABLED		(1U << 5)	/* tunable enabled is 0 */
 #define ZERNEL_WHY_ENGINE		(1U << 6)	/* it neither computes nor, with copy_timeslice_us, copies */
+#define ZERNEL_WHY_YIELDS		(1U << 7)	/* the TSG is ZERNEL_TSG_YIELDS */
 
 /**
  * struct zernel_value - an attribute in force, and the reason. Never grows
@@ -956,7 +958,8 @@ struct zernel_slot {
  *
  * EBUSY	the deadline cannot be met: see @earliest_ns
  * ERANGE	slo_ns is 0: there is no deadline
- * ENOLCK	the tunable order is not edf: requests have no order
+ * ENOLCK	the tunable order is not edf: with fifo requests have no order, and the test is none for
+ *		edf-preemptive
  * EDOM		the TSG has no class, or is best-effort: its level has no order
  * ENODATA	nothing is known of the burst: the key has no history, and @burst_ns is 0
  * EDQUOT	the user has as many requests in the order of the GPU as it may
