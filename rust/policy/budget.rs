@@ -12,7 +12,7 @@
 //! less than its budget in any window of 16/15 periods is never throttled.
 //!
 //! The engine gives a throttled level the slice of BE until its budget is back. Time in such a
-//! slice is not charged, as the level then takes its turn like BE. The run time of a level is also
+//! slice is not charged, as the level then takes its turn like BE; time until the slice is lowered is. The run time of a level is also
 //! charged to the servers of the less urgent levels, which bounds all levels together: the last
 //! server counts all that keeps BE waiting.
 

@@ -157,6 +157,18 @@ impl Registry {
         })
     }
 
+    /// True if a TSG has no longer slice than it should, as far as known; so has one that is gone.
+    pub(crate) fn has_its_slice(&self, id: tsg::Id) -> bool {
+        let Some(tsg) = self.tsgs.get(&id) else {
+            return true;
+        };
+        let (Some(want), Some(current)) = (tsg.want, tsg.current) else {
+            // Nothing was changed that a spent budget would take back.
+            return tsg.want.is_none();
+        };
+        !tsg.busy && current.timeslice <= want.over(tsg.original.unwrap_or(current)).timeslice
+    }
+
     /// Levels have these slices on a GPU, in place of their usual ones. Returns the TSGs that are to
     /// follow, by [`Self::follow_throttle`].
     pub(crate) fn set_instead(&mut self, id: gpu::Id, instead: Instead) -> Option<Throttle> {

@@ -31,7 +31,8 @@ use crate::{
     registry::{
         self,
         gpu,
-        plan::Change, //
+        plan::Change,
+        tsg, //
     },
     tuned,
     worker::calls::Calls, //
@@ -50,11 +51,14 @@ use kernel::{
 ///
 /// Without `spare` it is one of those that have something to run.
 struct Watched {
+    tsg: tsg::Id,
     level: Level,
     /// It may keep the engine.
     may_keep: bool,
     /// GPU time that it had when it was last looked at.
     ran: Option<Ns>,
+    /// It had the slice of best-effort then, as its level is throttled.
+    is_lowered: bool,
     /// The node for its place among those.
     spare: Option<RBTreeNodeReservation<Key, ()>>,
 }
@@ -73,6 +77,8 @@ pub(crate) struct Budgets {
     throttled: level::Set,
     /// TSGs that are still to follow the last change of these.
     follow: Followers,
+    /// Some may still have a slice of before that change.
+    is_settling: bool,
     /// The level for which others are kept off the GPU, and since when that is not charged.
     held: Option<(Level, Ns)>,
     walk: Walk,
@@ -109,6 +115,7 @@ impl Budgets {
             keepers: [0; level::COUNT],
             throttled: level::Set::NONE,
             follow: Followers::none(),
+            is_settling: false,
             held: None,
             walk: Walk::new(Looker::Budgets),
             from: (0, 0),
@@ -213,9 +220,11 @@ impl Budgets {
                 let spare = RBTreeNodeReservation::new(GFP_KERNEL)?;
                 // INVARIANT: It is looked at before it counts as one that has something to run.
                 let new = Watched {
+                    tsg: change.id,
                     level,
                     may_keep: change.may_keep,
                     ran: None,
+                    is_lowered: false,
                     spare: Some(spare),
                 };
                 self.watched.try_create_and_insert(key, new, GFP_KERNEL)?;
@@ -270,7 +279,8 @@ impl Budgets {
 
     /// Charges GPU time to the budgets, and looks at a few TSGs for that: those that were reported,
     /// and those that run. Where these are more than a few, it goes through all of them when their
-    /// time may have spent a budget, and charges when it is through.
+    /// time may have spent a budget, or one may still have a slice of before it was spent, and charges
+    /// when it is through.
     ///
     /// `held`: the level for which others are kept off the GPU, since this time or an earlier step.
     pub(crate) fn step(
@@ -300,8 +310,9 @@ impl Budgets {
     fn look_at_running(&mut self, driver: &impl Calls) {
         let all = self.counts.iter().sum();
         let is_due = self.due.is_none_or(|due| due <= Ns(now_ns()));
-        if self.left == 0 && (all <= Walk::LOOKS || is_due) {
+        if self.left == 0 && (all <= Walk::LOOKS || is_due || self.is_settling) {
             self.left = all;
+            self.is_settling = !self.follow.are_none();
         }
         for _ in 0..self.left.min(Walk::LOOKS) {
             let first = |from: &Key| {
@@ -326,14 +337,20 @@ impl Budgets {
         let Some(watched) = self.watched.get_mut(&key) else {
             return;
         };
-        let level = watched.level;
+        let (level, tsg) = (watched.level, watched.tsg);
         let before = watched.ran.replace(sample.ran).unwrap_or(sample.ran);
+        // Work like best-effort is not charged. It is some only once the provider has lowered the slice.
+        let is_throttled = self.throttled.contains(level);
+        let is_lowered = is_throttled
+            && self.follow.are_none()
+            && registry::with(|r| Some(r.has_its_slice(tsg))).is_ok_and(|is| is != Some(false));
+        let was_lowered = core::mem::replace(&mut watched.is_lowered, is_lowered);
         if let Some(ran) = self.ran.get_mut(level.number() as usize) {
-            // Work like best-effort is not charged.
-            if !self.throttled.contains(level) {
+            if !(is_throttled && was_lowered) {
                 *ran = ran.saturating_add(sample.ran.saturating_sub(before));
             }
         }
+        self.is_settling |= is_throttled && sample.runnable && !is_lowered;
         self.set_running(key, sample.runnable);
     }
 
@@ -377,6 +394,7 @@ impl Budgets {
             let changed = registry::with(|r| r.set_throttled(gpu, throttled)).unwrap_or(None);
             self.follow.change(changed);
             self.throttled = throttled;
+            self.is_settling = true;
         }
         next
     }

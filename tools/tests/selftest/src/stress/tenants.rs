@@ -248,6 +248,7 @@ pub(super) fn deadlines() -> Outcome {
     tune("order", "edf")?;
     for no_holder in ["kick", "exclude"] {
         tune("no_holder", no_holder)?;
+        as_latency_critical(no_holder, run)?;
         beside_best_effort(no_holder, run)?;
     }
     Ok(())

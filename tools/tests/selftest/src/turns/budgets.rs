@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use anyhow::{ensure, Result};
+use libzernel::sim::{Fault, Item, Operation};
 use libzernel::{Level, Target};
 
 use super::{at_most, keep_busy, tenant, Crowd, MS};
@@ -29,9 +30,6 @@ fn throttles(lab: &Lab, level: Level) -> Result<u64> {
 pub(super) fn not_starved() -> Outcome {
     let lab = Lab::open()?;
     let info = lab.sim.gpu_info(0)?;
-    let (context, tsg) = lab.compute()?;
-    lab.zernel.set_class(&Target::Tsg(tsg.id), Level::BE)?;
-    lab.wait_slice(&context, slice_of(7))?;
     let children = (0..8)
         .map(|_| tenant(Level::LC))
         .collect::<Result<Vec<_>>>()?;
@@ -40,6 +38,9 @@ pub(super) fn not_starved() -> Outcome {
     for (of, every) in [(default_of(budget), default_of(period)), (10_000, 50_000)] {
         tune(budget, of)?;
         tune(period, every)?;
+        let (context, tsg) = lab.compute()?;
+        lab.zernel.set_class(&Target::Tsg(tsg.id), Level::BE)?;
+        lab.wait_slice(&context, slice_of(7))?;
         keep_busy(&context)?;
         // Many times as long as LC has a budget for.
         let began = context.stats()?.now_ns;
@@ -61,6 +62,70 @@ pub(super) fn not_starved() -> Outcome {
     ensure!(more >= 5, "throttled {more} times");
     check_eq!(throttles(&lab, Level::BE)?, 0, "best-effort");
     drop(children);
+    Ok(())
+}
+
+/// The time until a slow driver has lowered the slice counts for the level. If the call were free after each
+/// piece of a budget that comes back, LC would have half of the GPU.
+pub(super) fn slow_calls() -> Outcome {
+    const CALL: Duration = Duration::from_millis(30);
+    const BUDGET_US: u64 = 100_000;
+    const PERIOD_US: u64 = 1_000_000;
+    let lab = Lab::open()?;
+    tune("rotation", "none")?;
+    tune("level0_period_us", PERIOD_US)?;
+    tune("level0_budget_us", BUDGET_US)?;
+    let crowd = Crowd::new(&lab, 5)?;
+    for at in 0..5 {
+        let number = if at == 0 { 0 } else { 7 };
+        lab.zernel.set_class(&crowd.target(at), level(number))?;
+    }
+    lab.wait_set()?;
+    lab.sim.inject(&Fault {
+        gpu: 0,
+        operation: Operation::SetTimeslice,
+        count: u32::MAX,
+        error: None,
+        delay: CALL,
+        tsg: None,
+    })?;
+    // Spent in pieces, the budget comes back in pieces.
+    for _ in 0..15 {
+        let piece = Duration::from_micros(BUDGET_US / 15);
+        crowd.context(0).submit(0, &[Item::work(piece)])?;
+        std::thread::sleep(Duration::from_micros(PERIOD_US / 15));
+    }
+    (0..5).try_for_each(|at| keep_busy(crowd.context(at)))?;
+    let busy = || -> Result<Vec<u64>> {
+        (0..5)
+            .map(|at| Ok(crowd.context(at).stats()?.busy_ns))
+            .collect()
+    };
+    let clock = || Ok::<_, anyhow::Error>(lab.sim.engine_stats(0, 0)?.now_ns.as_ns());
+    let (began, before) = (clock()?, busy()?);
+    let most = |time: u64, others: u64| {
+        // As throttled it has a slice for each of another's; the worker can come late.
+        time / PERIOD_US * (BUDGET_US + CALL.as_micros() as u64) + others / 4 * 11 / 10 + time / 10
+    };
+    wait_until("LC has no more than its budget", || {
+        let time = clock()? - began;
+        let had: Vec<u64> = busy()?
+            .iter()
+            .zip(&before)
+            .map(|(now, b)| now - b)
+            .collect();
+        let others = had.iter().skip(1).sum();
+        ensure!(time <= 10_000 * MS, "{had:?} ns of {time}");
+        Ok(time >= 4_000 * MS && had[0] <= most(time, others))
+    })?;
+    lab.sim.inject(&Fault {
+        gpu: 0,
+        operation: Operation::SetTimeslice,
+        count: 0,
+        error: None,
+        delay: Duration::ZERO,
+        tsg: None,
+    })?;
     Ok(())
 }
 
