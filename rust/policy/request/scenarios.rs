@@ -15,11 +15,15 @@ mod tests {
             },
             Actions,
             Error,
+            Look,
             Plan,
             Slot,
             State, //
         },
-        switch_cost::Switched,
+        switch_cost::{
+            Phase,
+            Switched, //
+        },
         units::Ns, //
     };
 
@@ -31,7 +35,8 @@ mod tests {
         cost: Ns(80),
         slo: Some(Ns(5_000)),
         holder: true,
-        sample: true,
+        look: Look::AtDue,
+        phase: Phase::Settled,
         gate: false,
         ordered: false,
     };
@@ -74,6 +79,10 @@ mod tests {
 
     fn cause(actions: &Actions) -> Option<Cause> {
         actions.over.map(|record| record.cause)
+    }
+
+    fn outcome(actions: &Actions) -> Option<Switched> {
+        actions.sample.and_then(|trial| trial.outcome(None))
     }
 
     fn given_back(actions: &Actions) -> bool {
@@ -119,7 +128,7 @@ mod tests {
                 ..TRIGGERED
             },
         );
-        assert_eq!(actions.sample, Some(Switched::InTime));
+        assert_eq!(outcome(&actions), Some(Switched::InTime));
         assert_eq!(actions.trigger, None);
         assert_eq!(actions.alarm, Some(Ns(2_200)));
         let actions = slot.poll(Ns(2_200), &TRIGGERED);
@@ -146,9 +155,9 @@ mod tests {
     #[test]
     fn only_a_prompt_sample_counts() {
         let unheld = taken().poll(Ns(1_290), &TRIGGERED);
-        assert_eq!(unheld.sample, Some(Switched::NotYet));
+        assert_eq!(outcome(&unheld), Some(Switched::NotYet));
         let late = taken().poll(Ns(1_291), &TRIGGERED);
-        assert_eq!(late.sample, None);
+        assert_eq!(outcome(&late), None);
         assert_eq!(late.alarm, Some(Ns(2_200)));
     }
 
@@ -172,6 +181,7 @@ mod tests {
             late: Ns::ZERO,
             lost: Ns(200),
             slo: Some(Ns(5_000)),
+            trial: None,
         };
         assert_eq!(actions.over, Some(expected));
         Ok(())
@@ -201,7 +211,7 @@ mod tests {
                 ..ready_at(1_250)
             };
             let actions = slot.poll(Ns(1_280), &words);
-            assert_eq!((actions.sample, actions.alarm), (Some(seen), None));
+            assert_eq!((outcome(&actions), actions.alarm), (Some(seen), None));
             assert_eq!(slot.poll(Ns(1_281), &words), Actions::default());
         }
         // Once it is over only if it has run by then.
@@ -213,7 +223,7 @@ mod tests {
             let mut slot = taken();
             let words = Observed { held, ..TRIGGERED };
             let actions = slot.done(Number::ONE, Ns(now), &words);
-            assert!(actions.is_ok_and(|a| a.sample == seen));
+            assert!(actions.is_ok_and(|a| outcome(&a) == seen));
             assert_eq!(slot.poll(Ns(1_282), &words), Actions::default());
         }
         // The same by store, which the timer finds.
@@ -225,7 +235,7 @@ mod tests {
             ..ready_at(1_250)
         };
         let actions = slot.poll(Ns(1_280), &words);
-        assert_eq!(actions.sample, Some(Switched::InTime));
+        assert_eq!(outcome(&actions), Some(Switched::InTime));
         assert_eq!(cause(&actions), Some(Cause::Done));
     }
 

@@ -6,7 +6,7 @@ use crate::model::measures::{Ns as ModelNs, Permille};
 use crate::model::work::{Condition, Expect, Work};
 use crate::policy::request::succession::Succession;
 use crate::policy::request::words::{Number, Observed};
-use crate::policy::request::{Actions, Error, Plan};
+use crate::policy::request::{Actions, Error, Look, Plan};
 use crate::policy::units::Ns;
 
 /// The words of a slot on the GPU.
@@ -106,7 +106,7 @@ impl Process {
             lease: Ns(LEASE),
             cost: Ns(COST),
             holder: self.holder,
-            sample: self.holder,
+            look: Look::AtDue,
             ..Plan::default()
         };
         let seen = self.observe(machine);
