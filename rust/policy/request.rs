@@ -21,6 +21,7 @@ pub(crate) mod record;
 mod sample;
 mod steps;
 pub(crate) mod succession;
+pub(crate) mod trial;
 pub(crate) mod words;
 
 #[cfg(any(test, zernel_kunit))]
@@ -32,6 +33,10 @@ use self::{
         Ended,
         Record, //
     },
+    trial::{
+        Look,
+        Trial, //
+    },
     words::{
         Number,
         Observed, //
@@ -40,10 +45,6 @@ use self::{
 use super::{
     switch_cost::Phase,
     units::Ns, //
-};
-pub(crate) use sample::{
-    Look,
-    Trial, //
 };
 
 /// The wishes of a request.

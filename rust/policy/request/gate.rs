@@ -53,9 +53,9 @@ mod tests {
     use super::*;
     use crate::policy::request::{
         succession::Succession,
+        trial::Look,
         words::Number,
         Error,
-        Look,
         Plan, //
     };
     use crate::policy::switch_cost::Phase;

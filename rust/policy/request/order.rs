@@ -8,12 +8,12 @@
 
 use super::{
     record::Cause,
+    trial::Look,
     words::{
         Number,
         Observed, //
     },
     Actions,
-    Look,
     Slot,
     State, //
 };

@@ -2,8 +2,8 @@
 //! The outcome of a request, for the statistics and for the next prediction.
 
 use super::{
-    words::Number,
-    Trial, //
+    trial::Trial,
+    words::Number, //
 };
 use crate::policy::units::Ns;
 

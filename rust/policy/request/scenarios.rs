@@ -9,13 +9,13 @@ mod tests {
                 Cause,
                 Record, //
             },
+            trial::Look,
             words::{
                 Number,
                 Observed, //
             },
             Actions,
             Error,
-            Look,
             Plan,
             Slot,
             State, //

@@ -9,13 +9,13 @@ use super::{
         Cause,
         Record, //
     },
+    trial::Look,
     words::{
         Gate,
         Number,
         Observed, //
     },
     Actions,
-    Look,
     Plan,
     Slot,
     State, //

@@ -282,7 +282,7 @@ impl Succession {
 )]
 mod tests {
     use super::{
-        super::Look,
+        super::trial::Look,
         *, //
     };
     use crate::policy::switch_cost::Phase;

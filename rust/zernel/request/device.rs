@@ -38,7 +38,7 @@ use crate::{
             self,
             Level, //
         },
-        request::{
+        request::trial::{
             Look,
             Trial, //
         },

@@ -185,7 +185,7 @@ mod tests {
             let found = waiting.first_since(handle, Ns(since));
             assert_eq!(found, first.map(Ns));
         }
-        // What lies too far back may not be the first.
+        // One that lies too far back may not be the first.
         for at in 0..Waiting::RECENT as u64 {
             push(&mut waiting, 8, 600 + at);
         }

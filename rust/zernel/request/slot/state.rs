@@ -29,8 +29,8 @@ use crate::{
                 Record, //
             },
             succession::Succession,
-            words::Number,
-            Trial, //
+            trial::Trial,
+            words::Number, //
         },
         units::Ns, //
     },

@@ -6,8 +6,9 @@ use crate::policy::{
     request::{
         record::{Cause, Record},
         succession::Succession,
+        trial::Look,
         words::{Number, Observed},
-        Actions, Look, Plan, Slot, State,
+        Actions, Plan, Slot, State,
     },
     switch_cost::{Cost, Phase, Switched},
     units::{Ns, Permille},

@@ -4,8 +4,9 @@
 use crate::policy::{
     request::{
         record::{Cause, Record},
+        trial::Look,
         words::{Number, Observed},
-        Actions, Error, Look, Plan, Slot, State,
+        Actions, Error, Plan, Slot, State,
     },
     switch_cost::Switched,
     units::Ns,

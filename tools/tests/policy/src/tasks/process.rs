@@ -5,8 +5,9 @@ use super::machine::{run, Machine, TICK};
 use crate::model::measures::{Ns as ModelNs, Permille};
 use crate::model::work::{Condition, Expect, Work};
 use crate::policy::request::succession::Succession;
+use crate::policy::request::trial::Look;
 use crate::policy::request::words::{Number, Observed};
-use crate::policy::request::{Actions, Error, Look, Plan};
+use crate::policy::request::{Actions, Error, Plan};
 use crate::policy::units::Ns;
 
 /// The words of a slot on the GPU.
