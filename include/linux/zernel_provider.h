@@ -461,8 +461,9 @@ void zernel_gpu_activity(struct zernel_provider *provider, u64 gpu);
  * @start: the TSG, the time, and the durations
  *
  * For a provider that knows: the only origin of the histograms of preemption latency and
- * of context switches. In any context, as zernel_tsg_activity(). Only compute engines
- * count. A malformed or unknown report is ignored.
+ * of context switches. If it comes within 50 us of the start, the cost of a switch is learned
+ * from its time, too. In any context, as zernel_tsg_activity(). Only compute engines count. A
+ * malformed or unknown report is ignored.
  */
 void zernel_tsg_started(struct zernel_provider *provider, u64 gpu,
 			const struct zernel_tsg_start *start);

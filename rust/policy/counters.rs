@@ -324,6 +324,7 @@ mod tests {
             late: Ns::ZERO,
             lost: Ns::ZERO,
             slo: None,
+            trial: None,
         }
     }
 

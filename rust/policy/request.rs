@@ -21,6 +21,7 @@ pub(crate) mod record;
 mod sample;
 mod steps;
 pub(crate) mod succession;
+pub(crate) mod trial;
 pub(crate) mod words;
 
 #[cfg(any(test, zernel_kunit))]
@@ -32,13 +33,17 @@ use self::{
         Ended,
         Record, //
     },
+    trial::{
+        Look,
+        Trial, //
+    },
     words::{
         Number,
         Observed, //
     }, //
 };
 use super::{
-    switch_cost::Switched,
+    switch_cost::Phase,
     units::Ns, //
 };
 
@@ -57,8 +62,10 @@ pub(crate) struct Plan {
     pub(crate) slo: Option<Ns>,
     /// A holder waits in the stream; else lower TSGs are kept off the GPU while [`Slot::holds`].
     pub(crate) holder: bool,
-    /// Look, `cost` after the trigger, whether the holder has run.
-    pub(crate) sample: bool,
+    /// When to look whether it took longer.
+    pub(crate) look: Look,
+    /// The state of the GPU that the cost is for.
+    pub(crate) phase: Phase,
     /// It has a gate.
     pub(crate) gate: bool,
     /// Its trigger waits for its turn ([`order`]).
@@ -101,8 +108,8 @@ pub(crate) struct Actions {
     pub(crate) trigger: Option<Number>,
     /// The new time of the timer; `None`: it does not fire.
     pub(crate) alarm: Option<Ns>,
-    /// The observation of the switch, for [`super::switch_cost::Cost::learn`].
-    pub(crate) sample: Option<Switched>,
+    /// The cost was tried, for [`super::switch_cost::Cost::learn`].
+    pub(crate) sample: Option<Trial>,
     /// The request that is over now.
     pub(crate) over: Option<Record>,
 }
@@ -133,7 +140,7 @@ pub(crate) struct Slot {
     state: State,
     begin: Ns,
     plan: Plan,
-    /// When the switch is to be looked at, if that is still to be done: also after ready. That comes
+    /// When the switch should be over, if it is still to be looked at: also after ready. That comes
     /// early more often where the GPU was slow, as a CPU that is busy with one is late with the
     /// other, so that the switches before late ones alone would seem short.
     sample: Option<Ns>,
@@ -158,7 +165,8 @@ impl Slot {
                 cost: Ns::ZERO,
                 slo: None,
                 holder: false,
-                sample: false,
+                look: Look::Never,
+                phase: Phase::Settled,
                 gate: false,
                 ordered: false,
             },

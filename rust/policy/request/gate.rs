@@ -53,10 +53,12 @@ mod tests {
     use super::*;
     use crate::policy::request::{
         succession::Succession,
+        trial::Look,
         words::Number,
         Error,
         Plan, //
     };
+    use crate::policy::switch_cost::Phase;
 
     /// Begins at 1000; trigger at 1200, lease to 2200.
     const PLAN: Plan = Plan {
@@ -66,7 +68,8 @@ mod tests {
         cost: Ns(80),
         slo: None,
         holder: true,
-        sample: false,
+        look: Look::Never,
+        phase: Phase::Settled,
         gate: true,
         ordered: false,
     };

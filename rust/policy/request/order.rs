@@ -8,6 +8,7 @@
 
 use super::{
     record::Cause,
+    trial::Look,
     words::{
         Number,
         Observed, //
@@ -183,7 +184,7 @@ impl Slot {
             State::Taken { trigger } => trigger.saturating_add(self.plan.lease).min(look),
             State::Running { .. } => look,
         };
-        Some(self.sample.map_or(alarm, |due| due.min(alarm)))
+        Some(self.look_at().map_or(alarm, |at| at.min(alarm)))
     }
 
     #[cold]
@@ -259,7 +260,7 @@ impl Slot {
             },
             None => State::Taken { trigger: now },
         };
-        let looks = self.plan.holder && self.plan.sample && ready.is_none();
+        let looks = self.plan.holder && self.plan.look != Look::Never && ready.is_none();
         self.sample = looks.then(|| now.saturating_add(self.plan.cost));
     }
 }
@@ -271,6 +272,7 @@ mod tests {
         super::Plan,
         *, //
     };
+    use crate::policy::switch_cost::Phase;
 
     /// Begins at 1,000 and is due at 1,200; its deadline is at 101,000.
     const PLAN: Plan = Plan {
@@ -280,7 +282,8 @@ mod tests {
         cost: Ns(80),
         slo: Some(Ns(100_000)),
         holder: true,
-        sample: true,
+        look: Look::AtDue,
+        phase: Phase::Settled,
         gate: false,
         ordered: true,
     };

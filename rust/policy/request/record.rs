@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 //! The outcome of a request, for the statistics and for the next prediction.
 
-use super::words::Number;
+use super::{
+    trial::Trial,
+    words::Number, //
+};
 use crate::policy::units::Ns;
 
 /// The cause of the end of a request.
@@ -52,6 +55,8 @@ pub(crate) struct Record {
     pub(crate) lost: Ns,
     /// Longest latency that is no violation.
     pub(crate) slo: Option<Ns>,
+    /// The cost of its switch, if that was tried and not looked at before.
+    pub(crate) trial: Option<Trial>,
 }
 
 impl Record {
@@ -109,6 +114,7 @@ mod tests {
         late: Ns::ZERO,
         lost: Ns::ZERO,
         slo: None,
+        trial: None,
     };
 
     #[test]

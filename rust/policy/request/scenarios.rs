@@ -9,6 +9,7 @@ mod tests {
                 Cause,
                 Record, //
             },
+            trial::Look,
             words::{
                 Number,
                 Observed, //
@@ -19,7 +20,10 @@ mod tests {
             Slot,
             State, //
         },
-        switch_cost::Switched,
+        switch_cost::{
+            Phase,
+            Switched, //
+        },
         units::Ns, //
     };
 
@@ -31,7 +35,8 @@ mod tests {
         cost: Ns(80),
         slo: Some(Ns(5_000)),
         holder: true,
-        sample: true,
+        look: Look::AtDue,
+        phase: Phase::Settled,
         gate: false,
         ordered: false,
     };
@@ -74,6 +79,19 @@ mod tests {
 
     fn cause(actions: &Actions) -> Option<Cause> {
         actions.over.map(|record| record.cause)
+    }
+
+    fn outcome(actions: &Actions) -> Option<Switched> {
+        actions.sample.and_then(|trial| trial.outcome(None))
+    }
+
+    /// True if nothing is to be done, and the words tell nothing of the switch.
+    fn says_nothing(actions: &Actions) -> bool {
+        let rest = Actions {
+            sample: None,
+            ..*actions
+        };
+        rest == Actions::default() && outcome(actions).is_none()
     }
 
     fn given_back(actions: &Actions) -> bool {
@@ -119,7 +137,7 @@ mod tests {
                 ..TRIGGERED
             },
         );
-        assert_eq!(actions.sample, Some(Switched::InTime));
+        assert_eq!(outcome(&actions), Some(Switched::InTime));
         assert_eq!(actions.trigger, None);
         assert_eq!(actions.alarm, Some(Ns(2_200)));
         let actions = slot.poll(Ns(2_200), &TRIGGERED);
@@ -146,9 +164,9 @@ mod tests {
     #[test]
     fn only_a_prompt_sample_counts() {
         let unheld = taken().poll(Ns(1_290), &TRIGGERED);
-        assert_eq!(unheld.sample, Some(Switched::NotYet));
+        assert_eq!(outcome(&unheld), Some(Switched::NotYet));
         let late = taken().poll(Ns(1_291), &TRIGGERED);
-        assert_eq!(late.sample, None);
+        assert_eq!(outcome(&late), None);
         assert_eq!(late.alarm, Some(Ns(2_200)));
     }
 
@@ -156,7 +174,7 @@ mod tests {
     fn ready_by_store_is_found_with_its_time() -> Result<(), Error> {
         let mut slot = taken();
         let actions = slot.poll(Ns(1_500), &ready_at(1_400));
-        assert_eq!(actions, Actions::default());
+        assert!(says_nothing(&actions));
         let actions = slot.done(Number::ONE, Ns(1_900), &ready_at(1_400))?;
         let expected = Record {
             number: Number::ONE,
@@ -172,6 +190,7 @@ mod tests {
             late: Ns::ZERO,
             lost: Ns(200),
             slo: Some(Ns(5_000)),
+            trial: None,
         };
         assert_eq!(actions.over, Some(expected));
         Ok(())
@@ -187,7 +206,7 @@ mod tests {
             ..Actions::default()
         };
         assert!(actions.is_ok_and(|a| a == expected));
-        assert_eq!(slot.poll(Ns(9_000), &ready_at(1_285)), Actions::default());
+        assert!(says_nothing(&slot.poll(Ns(9_000), &ready_at(1_285))));
     }
 
     #[test]
@@ -201,7 +220,7 @@ mod tests {
                 ..ready_at(1_250)
             };
             let actions = slot.poll(Ns(1_280), &words);
-            assert_eq!((actions.sample, actions.alarm), (Some(seen), None));
+            assert_eq!((outcome(&actions), actions.alarm), (Some(seen), None));
             assert_eq!(slot.poll(Ns(1_281), &words), Actions::default());
         }
         // Once it is over only if it has run by then.
@@ -213,7 +232,7 @@ mod tests {
             let mut slot = taken();
             let words = Observed { held, ..TRIGGERED };
             let actions = slot.done(Number::ONE, Ns(now), &words);
-            assert!(actions.is_ok_and(|a| a.sample == seen));
+            assert!(actions.is_ok_and(|a| outcome(&a) == seen));
             assert_eq!(slot.poll(Ns(1_282), &words), Actions::default());
         }
         // The same by store, which the timer finds.
@@ -225,7 +244,7 @@ mod tests {
             ..ready_at(1_250)
         };
         let actions = slot.poll(Ns(1_280), &words);
-        assert_eq!(actions.sample, Some(Switched::InTime));
+        assert_eq!(outcome(&actions), Some(Switched::InTime));
         assert_eq!(cause(&actions), Some(Cause::Done));
     }
 

@@ -9,6 +9,7 @@ use super::{
         Cause,
         Record, //
     },
+    trial::Look,
     words::{
         Gate,
         Number,
@@ -151,9 +152,9 @@ impl Slot {
             State::Armed => Some(self.plan.trigger_at),
             State::Taken { trigger } => {
                 let end = trigger.saturating_add(self.plan.lease);
-                Some(self.sample.map_or(end, |due| due.min(end)))
+                Some(self.look_at().map_or(end, |at| at.min(end)))
             }
-            State::Running { .. } => self.sample,
+            State::Running { .. } => self.look_at(),
         }
     }
 
@@ -208,7 +209,7 @@ impl Slot {
             actions.trigger = self.number;
             self.state = State::Taken { trigger: now };
             // INVARIANT: Stored by zernel.
-            let looks = self.plan.holder && self.plan.sample;
+            let looks = self.plan.holder && self.plan.look != Look::Never;
             self.sample = looks.then(|| now.saturating_add(self.plan.cost));
         }
     }
@@ -310,11 +311,11 @@ impl Slot {
                 _ => Ns::ZERO,
             },
             slo: self.plan.slo,
+            trial: self.end_trial(false, None),
         };
         actions.over = Some(record);
         // INVARIANT: The caller has stored the missing words.
         self.state = State::Idle;
-        self.sample = None;
         if ORDER {
             self.keep_end(&record);
             self.next_look = Ns::ZERO;

@@ -75,6 +75,11 @@ impl Succession {
         self.current().holds()
     }
 
+    /// As [`Slot::try_no_more`].
+    pub(crate) fn try_no_more(&mut self) {
+        self.current_mut().try_no_more();
+    }
+
     /// As [`Slot::runs`].
     pub(crate) fn runs(&self) -> bool {
         self.current().runs()
@@ -276,7 +281,11 @@ impl Succession {
     kernel::macros::kunit_tests(zernel_policy_request_succession)
 )]
 mod tests {
-    use super::*;
+    use super::{
+        super::trial::Look,
+        *, //
+    };
+    use crate::policy::switch_cost::Phase;
 
     const PLAN: Plan = Plan {
         trigger_at: Ns(1_200),
@@ -285,7 +294,8 @@ mod tests {
         cost: Ns(100),
         slo: None,
         holder: true,
-        sample: true,
+        look: Look::AtDue,
+        phase: Phase::Settled,
         gate: false,
         ordered: false,
     };

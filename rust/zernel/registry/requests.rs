@@ -186,6 +186,7 @@ impl Registry {
         let stats = stats.ok_or(Failure::NoTsg)?;
         let group = Group::new(
             id,
+            tsg.handle,
             gpu.requests.clone(),
             stats,
             tsg.effective.level,

@@ -38,6 +38,10 @@ use crate::{
             self,
             Level, //
         },
+        request::trial::{
+            Look,
+            Trial, //
+        },
         switch_cost::{
             Cost,
             Costs,
@@ -81,6 +85,8 @@ pub(crate) struct Device {
     can_exclude: bool,
     /// The cost of keeping them off, in ns, learned from the time that it took.
     gate_cost: Atomic<u64>,
+    /// Its provider has told of the start of the last request that was looked at, before that look.
+    tells_starts: Atomic<bool>,
     /// Requests without a holder that hold the GPU.
     holds: Holds,
     /// TSGs that are to be served at once.
@@ -129,6 +135,7 @@ impl Device {
                 suspended: Atomic::new(false),
                 can_exclude,
                 gate_cost: Atomic::new(Self::GATE_PRIOR),
+                tells_starts: Atomic::new(false),
                 holds: Holds::new(),
                 kicks <- Kicks::new(can_kick),
                 sharing: Sharing::new(),
@@ -308,8 +315,29 @@ impl Device {
         (cost, phase)
     }
 
+    /// When the switch of a request with a holder is looked at.
+    #[inline(always)]
+    pub(super) fn look(&self) -> Look {
+        match self.tells_starts.load(Relaxed) {
+            true => Look::Later,
+            false => Look::AtDue,
+        }
+    }
+
+    /// Learns from a request of the TSG with this number. What its provider does not tell is looked at
+    /// in time from then on.
+    pub(super) fn tried(&self, handle: u64, trial: &Trial) {
+        let start = self.starts.lock().first_since(handle, trial.trigger);
+        if trial.has_run || start.is_some() {
+            self.tells_starts.store(start.is_some(), Relaxed);
+        }
+        if let Some(seen) = trial.outcome(start) {
+            self.switched(trial.phase, seen);
+        }
+    }
+
     /// Learns the cost of a switch from one more, for a request that began in this phase.
-    pub(super) fn switched(&self, phase: Phase, seen: Switched) {
+    fn switched(&self, phase: Phase, seen: Switched) {
         let mut switch = self.switch.lock();
         switch.learn(phase, seen);
         for (phase, cost) in Phase::ALL.into_iter().zip(&self.switch_costs) {
@@ -388,5 +416,59 @@ impl Device {
     /// the state before.
     pub(crate) fn set_suspended(&self, suspended: bool) -> bool {
         self.suspended.xchg(suspended, Relaxed)
+    }
+}
+
+#[cfg(zernel_kunit)]
+#[kernel::macros::kunit_tests(zernel_request_device)]
+mod tests {
+    use crate::request::device::*;
+
+    #[test]
+    fn a_start_teaches_the_cost_later_where_it_is_told() -> Result {
+        let device = Device::new(false, false)?;
+        let cost = || device.switch_cost(Phase::Settled);
+        let trial = Trial {
+            trigger: Ns(1_000),
+            due: Ns(2_000),
+            phase: Phase::Settled,
+            has_run: true,
+            told: None,
+        };
+        // Nobody tells.
+        device.tried(7, &trial);
+        assert_eq!(device.look(), Look::AtDue);
+        assert_eq!(cost(), Cost::PRIOR);
+        device.started(Start {
+            handle: 7,
+            at: Ns(2_001),
+            ..Start::default()
+        });
+        device.tried(7, &trial);
+        assert_eq!(device.look(), Look::Later);
+        let late = cost();
+        assert!(late > Cost::PRIOR);
+        // It counts for its trigger alone, and for its TSG.
+        let next = Trial {
+            trigger: Ns(3_000),
+            due: Ns(4_000),
+            ..trial
+        };
+        device.tried(7, &next);
+        assert_eq!((device.look(), cost()), (Look::AtDue, late));
+        device.tried(8, &trial);
+        assert_eq!((device.look(), cost()), (Look::AtDue, late));
+        // One whose holder has not run may still be told.
+        device.tried(7, &trial);
+        let waits = Trial {
+            has_run: false,
+            told: Some(Switched::NotYet),
+            ..next
+        };
+        let before = cost();
+        device.tried(7, &waits);
+        assert_eq!(device.look(), Look::Later);
+        assert!(cost() > before);
+        Ok(())
     }
 }

@@ -46,6 +46,8 @@ use kernel::{
 pub(crate) struct Group {
     /// The TSG.
     pub(crate) tsg: TsgId,
+    /// The provider's number of it.
+    pub(super) handle: u64,
     /// Its GPU.
     pub(crate) gpu: Arc<Device>,
     /// Statistics of the TSG.
@@ -94,6 +96,7 @@ impl Group {
     /// A TSG without requests.
     pub(crate) fn new(
         tsg: TsgId,
+        handle: u64,
         gpu: Arc<Device>,
         stats: Arc<Shared>,
         level: Option<Level>,
@@ -102,6 +105,7 @@ impl Group {
         Arc::pin_init(
             pin_init!(Self {
                 tsg,
+                handle,
                 gpu,
                 stats,
                 level: Atomic::new(number(level)),

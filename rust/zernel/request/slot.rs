@@ -174,14 +174,14 @@ impl Slot {
             }
         }
         let mut guard = self.lock();
-        let (cost, phase, level) = match guard.bound(tsg, name) {
+        let (cost, phase, look, level) = match guard.bound(tsg, name) {
             Some(group) => {
                 group.check(ask.holder)?;
                 if let Some(early) = tuned::shared_early() {
                     group.weigh(early, &mut choice.costs);
                 }
                 let (cost, phase) = group.gpu.cost(ask.holder);
-                (cost, phase, group.level())
+                (cost, phase, group.gpu.look(), group.level())
             }
             None => return Ok(Outcome::Unbound),
         };
@@ -235,7 +235,8 @@ impl Slot {
             cost,
             slo: (ask.slo > Ns::ZERO).then_some(ask.slo),
             holder: ask.holder,
-            sample: ask.holder,
+            look,
+            phase,
             gate: ask.gate,
             ordered,
         };
@@ -261,7 +262,6 @@ impl Slot {
             state.over::<true>(record);
         }
         state.level = level;
-        state.phase = phase;
         let mut due = None;
         if choice.margin | state.choices.0.margin | state.choices.1.margin {
             due = state.keep(choice, ask.features, thought.as_ref());
@@ -400,8 +400,8 @@ impl Slot {
     fn apply(&self, guard: &mut Guarded<'_>, now: Ns, actions: &Actions) {
         self.store(guard, now, actions);
         let state = &mut **guard;
-        if let Some(seen) = actions.sample {
-            state.learn(seen);
+        if let Some(trial) = &actions.sample {
+            state.learn(trial);
         }
         if let Some(record) = &actions.over {
             if state.requests.is_behind() {
@@ -435,7 +435,9 @@ impl Slot {
         }
         state.uncounted.triggered += 1;
         if let Some(group) = &state.group {
-            state.waits_for_lc = group.gpu.is_lc_busy();
+            if group.gpu.is_lc_busy() {
+                state.requests.try_no_more();
+            }
             trace::request_trigger(group.tsg.0, number.get());
         }
         if tuned::requests_prefer() {

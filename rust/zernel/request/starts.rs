@@ -49,6 +49,9 @@ impl Waiting {
     /// Starts that there is room for.
     pub(crate) const ROOM: usize = 128;
 
+    /// Reports that are searched for a start.
+    const RECENT: usize = 32;
+
     /// Nothing waits.
     ///
     /// # Errors
@@ -73,6 +76,26 @@ impl Waiting {
             self.count += 1;
         }
         is_free && self.count == Self::ROOM / 2
+    }
+
+    /// When a TSG got its engine, the first time since then, if that is among the last reports: those
+    /// that were taken out, too.
+    pub(crate) fn first_since(&self, handle: u64, since: Ns) -> Option<Ns> {
+        let mut found = None;
+        for back in 1..=Self::RECENT {
+            // The last report lies before the first free place.
+            let place = (self.first + self.count + Self::ROOM - back) % Self::ROOM;
+            match self.starts.get(place) {
+                Some(start) if start.at >= since => {
+                    if start.handle == handle {
+                        found = Some(start.at);
+                    }
+                }
+                _ => return found,
+            }
+        }
+        // There may be an earlier one.
+        None
     }
 
     /// Takes out the first one.
@@ -131,6 +154,43 @@ mod tests {
             left += 1;
         }
         assert_eq!(left, Waiting::ROOM);
+        Ok(())
+    }
+
+    #[test]
+    fn the_first_start_since_a_trigger_is_found_again() -> Result {
+        let mut waiting = Waiting::new()?;
+        let push = |waiting: &mut Waiting, handle, at| {
+            waiting.push(Start {
+                handle,
+                at: Ns(at),
+                ..Start::default()
+            });
+            waiting.pop();
+        };
+        // A report that is all zeroes stands for none.
+        assert_eq!(waiting.first_since(0, Ns(1)), None);
+        for (handle, at) in [(7, 100), (8, 200), (7, 300), (8, 400), (7, 500)] {
+            push(&mut waiting, handle, at);
+        }
+        for (handle, since, first) in [
+            (7, 100, Some(100)),
+            (7, 101, Some(300)),
+            (7, 301, Some(500)),
+            (7, 501, None),
+            (8, 101, Some(200)),
+            (8, 401, None),
+            (9, 100, None),
+        ] {
+            let found = waiting.first_since(handle, Ns(since));
+            assert_eq!(found, first.map(Ns));
+        }
+        // One that lies too far back may not be the first.
+        for at in 0..Waiting::RECENT as u64 {
+            push(&mut waiting, 8, 600 + at);
+        }
+        assert_eq!(waiting.first_since(8, Ns(600)), None);
+        assert_eq!(waiting.first_since(8, Ns(601)), Some(Ns(601)));
         Ok(())
     }
 }

@@ -29,11 +29,8 @@ use crate::{
                 Record, //
             },
             succession::Succession,
+            trial::Trial,
             words::Number, //
-        },
-        switch_cost::{
-            Phase,
-            Switched, //
         },
         units::Ns, //
     },
@@ -94,10 +91,6 @@ pub(crate) struct State {
     pub(super) key: Option<(Name, Arc<Key>)>,
     /// Level under which the request that is not over is counted.
     pub(super) level: Option<Level>,
-    /// The state of the GPU when the last request began.
-    pub(super) phase: Phase,
-    /// The GPU had other work above best-effort when the request was triggered.
-    pub(super) waits_for_lc: bool,
     /// The predictions of the request that is not over, and of the one before it; kept while one of
     /// them has a margin or features, which is all that is learned from it.
     pub(super) choices: (Choice, Choice),
@@ -125,8 +118,6 @@ impl State {
             group: None,
             key: None,
             level: None,
-            phase: Phase::default(),
-            waits_for_lc: false,
             choices: (Choice::default(), Choice::default()),
             lessons: Lessons::NONE,
             ahead: None,
@@ -176,6 +167,9 @@ impl State {
                 record.early.0,
                 record.late.0,
             );
+        }
+        if let Some(trial) = &record.trial {
+            self.learn(trial);
         }
         if self.uncounted.over.is_some() {
             self.count();
@@ -283,10 +277,10 @@ impl State {
 
     /// Learns the cost of a switch. The process stores the observation, and it concerns all
     /// requests of the GPU, so only those with a privileged class are believed.
-    pub(super) fn learn(&self, seen: Switched) {
+    pub(super) fn learn(&self, trial: &Trial) {
         let believed = self.level.is_some_and(|l| l.is_above(Level::DEFAULT));
-        if let (Some(group), true) = (&self.group, believed && !self.waits_for_lc) {
-            group.gpu.switched(self.phase, seen);
+        if let (Some(group), true) = (&self.group, believed) {
+            group.gpu.tried(group.handle, trial);
         }
     }
 

@@ -6,10 +6,11 @@ use crate::policy::{
     request::{
         record::{Cause, Record},
         succession::Succession,
+        trial::Look,
         words::{Number, Observed},
         Actions, Plan, Slot, State,
     },
-    switch_cost::{Cost, Switched},
+    switch_cost::{Cost, Phase, Switched},
     units::{Ns, Permille},
 };
 use proptest::{prelude::*, sample::select};
@@ -28,15 +29,17 @@ fn time() -> impl Strategy<Value = Ns> {
 
 fn plan() -> impl Strategy<Value = Plan> {
     let times = (time(), time(), time(), time(), proptest::option::of(time()));
-    (times, any::<[bool; 4]>()).prop_map(
-        |((trigger_at, lease, predicted, cost, slo), [holder, sample, gate, ordered])| Plan {
+    let look = select(vec![Look::Never, Look::AtDue, Look::Later]);
+    (times, look, any::<[bool; 3]>()).prop_map(
+        |((trigger_at, lease, predicted, cost, slo), look, [holder, gate, ordered])| Plan {
             trigger_at,
             lease,
             predicted,
             cost,
             slo,
             holder,
-            sample,
+            look,
+            phase: Phase::Settled,
             gate,
             ordered,
         },

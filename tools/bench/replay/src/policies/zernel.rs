@@ -41,6 +41,7 @@ use crate::policy::predict::sharing::Begins;
 use crate::policy::predict::trigger::Trigger;
 use crate::policy::predict::{Choice, Costs, Kind};
 use crate::policy::request::succession::Succession;
+use crate::policy::request::trial::Look;
 use crate::policy::request::words::Number;
 use crate::policy::request::words::Observed;
 use crate::policy::request::{self, Actions, Plan};
@@ -77,9 +78,7 @@ struct Lane {
     seen: Observed,
     /// Alarms set before the last one are stale.
     alarm: u32,
-    /// The state of the GPU when its request began.
-    phase: Phase,
-    /// When that was.
+    /// When its request began.
     began: u64,
     /// The GPU had other latency-critical work when the request was triggered.
     waits_for_lc: bool,
@@ -208,8 +207,10 @@ impl Zernel {
             let token = (client as u64) << 32 | u64::from(lane.alarm);
             world.at(at.0, Event::Timer(token));
         }
-        if let Some(switched) = actions.sample.filter(|_| !lane.waits_for_lc) {
-            self.switch.learn(lane.phase, switched);
+        if let Some(trial) = actions.sample.filter(|_| !lane.waits_for_lc) {
+            if let Some(seen) = trial.outcome(None) {
+                self.switch.learn(trial.phase, seen);
+            }
         }
         if let Some(record) = actions.over {
             self.catch_up(client);
@@ -344,7 +345,6 @@ impl Policy for Zernel {
                 asked: (Asked::default(), Asked::default()),
                 seen: Observed::default(),
                 alarm: 0,
-                phase: Phase::default(),
                 began: 0,
                 waits_for_lc: false,
                 place: None,
@@ -425,7 +425,8 @@ impl Policy for Zernel {
             cost,
             slo: left.or(lane.slo),
             holder: true,
-            sample: true,
+            look: Look::AtDue,
+            phase,
             gate: false,
             ordered: self.options.rule.order != Kept::Fifo,
         };
@@ -437,7 +438,6 @@ impl Policy for Zernel {
             false => None,
         };
         let lane = &mut self.lanes[client];
-        lane.phase = phase;
         lane.began = world.now;
         let mut actions = Actions::default();
         let number = lane.requests.next(&seen);

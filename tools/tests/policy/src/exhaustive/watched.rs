@@ -4,6 +4,7 @@
 use crate::policy::{
     request::{
         record::{Cause, Record},
+        trial::Look,
         words::{Number, Observed},
         Actions, Error, Plan, Slot, State,
     },
@@ -32,7 +33,7 @@ pub(super) fn plan(now: u8, lead: u8) -> Plan {
         lease: at(LEASE),
         cost: at(COST),
         holder: true,
-        sample: true,
+        look: Look::AtDue,
         gate: true,
         ..Plan::default()
     }
@@ -298,7 +299,7 @@ impl Coverage {
             bits |= u32::from(record.early > Ns::ZERO) << 17;
             bits |= u32::from(record.late > Ns::ZERO) << 18;
         }
-        match actions.sample {
+        match actions.sample.and_then(|trial| trial.outcome(None)) {
             Some(Switched::InTime) => bits |= 1 << 19,
             Some(Switched::NotYet) => bits |= 1 << 20,
             None => {}

@@ -5,6 +5,7 @@ use super::machine::{run, Machine, TICK};
 use crate::model::measures::{Ns as ModelNs, Permille};
 use crate::model::work::{Condition, Expect, Work};
 use crate::policy::request::succession::Succession;
+use crate::policy::request::trial::Look;
 use crate::policy::request::words::{Number, Observed};
 use crate::policy::request::{Actions, Error, Plan};
 use crate::policy::units::Ns;
@@ -106,7 +107,7 @@ impl Process {
             lease: Ns(LEASE),
             cost: Ns(COST),
             holder: self.holder,
-            sample: self.holder,
+            look: Look::AtDue,
             ..Plan::default()
         };
         let seen = self.observe(machine);
