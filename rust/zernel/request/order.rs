@@ -249,7 +249,7 @@ impl Places {
         for _ in 0..STEPS {
             let next = match self.line.step(lane, now, is_on) {
                 Step::Go(next) => next,
-                Step::Held(_) | Step::Resumed(_) => {
+                Step::Held(_) | Step::Resumed(_) | Step::Charged => {
                     self.is_news = true;
                     continue;
                 }

@@ -144,7 +144,7 @@ impl Zernel {
         loop {
             let next = match self.order.line.step(of, now, self.preempts()) {
                 Step::Go(next) => next,
-                Step::Held(_) | Step::Resumed(_) => {
+                Step::Held(_) | Step::Resumed(_) | Step::Charged => {
                     is_news = true;
                     continue;
                 }
