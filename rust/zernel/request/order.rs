@@ -222,7 +222,10 @@ impl Places {
             Err(ended) => {
                 unused = self.waiters.get_mut(place.number())?.take();
                 if let Some(least) = ended.and_then(|ended| ended.least) {
-                    self.line.lasts(place, least);
+                    self.line.lasts(place, least, now);
+                }
+                if let Some(held) = ended.and_then(|ended| ended.late) {
+                    self.line.is_late(place, held, now);
                 }
                 let burst = ended.and_then(|ended| ended.burst);
                 self.line.over(place, burst, now)

@@ -126,6 +126,9 @@ impl Zernel {
             if let Some(burst) = burst {
                 self.keys.learn_burst(client, &lane.asked.0, burst);
             }
+            if let Some(held) = ended.and_then(|ended| ended.late) {
+                self.order.line.is_late(place, held, Ns(world.now));
+            }
             self.order.line.over(place, burst, Ns(world.now))
         };
         if let Some(of) = of {
