@@ -170,6 +170,7 @@ impl Line {
             asked,
             part: Part::Apart,
             since: Ns::ZERO,
+            is_watched: false,
             terms: None,
         });
         Some(Place(place))
@@ -294,6 +295,7 @@ impl Line {
         let entry = self.entries.get_mut(place.0)?.as_mut()?;
         if !matches!(entry.part, Part::Runs(_) | Part::Held(_)) {
             entry.since = now;
+            entry.is_watched = false;
         }
         self.set(place, Part::Runs(until))
     }
@@ -355,13 +357,16 @@ mod tests {
         }
         assert_eq!(line.next(LANE, NOW), None);
         assert_eq!(line.busy_until(LANE, NOW), Some(Ns(2_000)));
-        assert_eq!(line.runner(LANE, 0), first);
-        assert_eq!(line.runner(LANE, 1), None);
+        assert_eq!(line.unwatched(LANE), first);
+        first.map(|first| line.is_watched(first));
+        assert_eq!(line.unwatched(LANE), None);
         // For its lease.
         assert_eq!(line.next(LANE, Ns(2_000)), second);
         // To its end.
         first.map(|first| line.rests(first));
         assert_eq!(line.next(LANE, NOW), second);
+        first.map(|first| line.runs(first, Ns(2_000), NOW));
+        assert_eq!(line.unwatched(LANE), first);
     }
 
     #[test]

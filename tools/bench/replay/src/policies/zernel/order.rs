@@ -172,13 +172,12 @@ impl Zernel {
             let actions = self.lanes[client].requests.wait_until(until);
             self.act(world, client, actions);
         }
-        let mut from = 0;
-        while let Some(runner) = self.order.line.runner(of, from) {
+        while let Some(runner) = self.order.line.unwatched(of) {
+            self.order.line.is_watched(runner);
             if let Some(client) = self.order.owners[runner.number()] {
                 let actions = self.lanes[client].requests.watch(now);
                 self.act(world, client, actions);
             }
-            from = runner.number() + 1;
         }
     }
 
