@@ -268,18 +268,8 @@ mod tests {
         let late = late.unwrap_or(NOWHERE);
         line.contends(late, 1);
         line.runs(late, Ns(100 * MS), NOW);
-        let early = waiting(&mut line, 2, 1, 50);
+        waiting(&mut line, 2, 1, 50);
         assert_eq!(line.step(LANE, NOW, true), Step::Rest);
-        // It takes from one that has none.
-        line.over(late, None, NOW);
-        line.leave(early);
-        let late = running(&mut line, 1, 1, 90);
-        let asked = line.admit(LANE, 2, claim(Ns(50 * MS)), None, NOW);
-        let asked = asked.unwrap_or(NOWHERE);
-        line.contends(asked, 2);
-        line.waits(asked);
-        assert_eq!(line.step(LANE, NOW, true), Step::Held(late));
-        assert_eq!(line.step(LANE, NOW, true), Step::Go(asked));
     }
 
     /// A user holds requests of another one that end while they are held, so long each: whether the last of
