@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
-//! The GPU time of a request after its switch: learned per key, and the trust in a user's bursts.
+//! The GPU time of a request after its switch, learned per key.
 //!
 //! Mean and mean deviation are those of TCP's retransmission timer (Jacobson, Karels: *Congestion avoidance
 //! and control*, 1988; RFC 6298): gains of 1/8 and 1/4, and the mean and four deviations as the bound. One
@@ -62,103 +62,6 @@ fn follow(old: Ns, new: Ns, part: u64) -> Ns {
     }
 }
 
-/// The factor by which a user's bursts are longer than told and learned, in sixteenths.
-///
-/// It rises to the worst at once, and falls by an eighth of the way to that of each burst that is not as much
-/// longer. So a tenant with a new key for each lie has one of them believed, and one whose lies are alike
-/// has no other. A burst of less than [`Self::LEAST`] counts as that: a small error in a short one is no lie.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Trust(u64);
-
-impl Trust {
-    const ONE: u64 = 16;
-    /// A microsecond that becomes a second.
-    const MOST: u64 = Self::ONE << 20;
-    const LEAST: Ns = Ns(1_000);
-
-    /// Its bursts are as told.
-    pub(crate) const NEW: Self = Self(Self::ONE);
-
-    /// The factor.
-    fn sixteenths(self) -> u64 {
-        self.0
-    }
-
-    /// The burst to count with where this one is told or learned.
-    pub(crate) fn applied(self, burst: Ns) -> Ns {
-        let burst = match self {
-            Self::NEW => burst,
-            _ => burst.max(Self::LEAST),
-        };
-        let parts = burst.min(HORIZON).0.saturating_mul(self.0);
-        Ns(parts.div_ceil(Self::ONE)).min(HORIZON)
-    }
-
-    /// After a burst that was told or learned as `said`.
-    #[must_use]
-    pub(crate) fn after(self, said: Ns, took: Ns) -> Self {
-        let took = took.min(HORIZON).0.saturating_mul(Self::ONE);
-        let factor = took.div_ceil(said.max(Self::LEAST).0).min(Self::MOST);
-        let factor = factor.max(Self::ONE);
-        Self(match factor >= self.0 {
-            true => factor,
-            false => self.0 - (self.0 - factor).div_ceil(8),
-        })
-    }
-}
-
-/// The users that are not trusted in full. The worst are remembered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Trusts([Option<(u32, Trust)>; Trusts::MOST]);
-
-impl Trusts {
-    /// Users that are remembered.
-    const MOST: usize = 32;
-
-    /// All are trusted.
-    pub(crate) const NONE: Self = Self([None; Self::MOST]);
-
-    /// The trust in a user.
-    pub(crate) fn of(&self, user: u32) -> Trust {
-        let mut known = self.0.iter().flatten();
-        let found = known.find(|(other, _)| *other == user);
-        found.map_or(Trust::NEW, |(_, trust)| *trust)
-    }
-
-    /// A burst of a user took this time at least: it lowers no trust that was lower.
-    pub(crate) fn note_least(&mut self, user: u32, said: Ns, least: Ns) {
-        let trust = self.of(user);
-        if trust.after(said, least).sixteenths() > trust.sixteenths() {
-            self.note(user, said, least);
-        }
-    }
-
-    /// A burst of a user, which was told or learned as `said`.
-    pub(crate) fn note(&mut self, user: u32, said: Ns, took: Ns) {
-        let trust = self.of(user).after(said, took);
-        let is_its = |place: &Option<(u32, Trust)>| place.is_some_and(|(other, _)| other == user);
-        let own = self.0.iter_mut().find(|place| is_its(place));
-        if trust == Trust::NEW {
-            if let Some(place) = own {
-                *place = None;
-            }
-            return;
-        }
-        // Its own, else a free one, else that of the one that is trusted most.
-        let factor = |place: &Option<(u32, Trust)>| match place {
-            _ if is_its(place) => 0,
-            None => 1,
-            Some((_, trust)) => trust.sixteenths(),
-        };
-        let place = self.0.iter_mut().min_by_key(|place| factor(place));
-        if let Some(place) = place {
-            if factor(place) < trust.sixteenths() {
-                *place = Some((user, trust));
-            }
-        }
-    }
-}
-
 #[cfg(any(test, zernel_kunit))]
 #[cfg_attr(not(test), kernel::macros::kunit_tests(zernel_policy_deadline_burst))]
 mod tests {
@@ -202,51 +105,6 @@ mod tests {
     }
 
     #[test]
-    fn one_lie_is_believed() {
-        let told = Ns(1_000);
-        let trust = Trust::NEW.after(told, Ns(500_000));
-        assert_eq!(Trust::NEW.applied(told), told);
-        assert_eq!(trust.applied(told), Ns(500_000));
-        // With another key, too, and for twenty requests.
-        let mut trust = trust;
-        for _ in 0..20 {
-            assert!(trust.applied(told) > Ns(30_000));
-            trust = trust.after(told, told);
-        }
-        for _ in 0..60 {
-            trust = trust.after(told, told);
-        }
-        assert_eq!(trust, Trust::NEW);
-    }
-
-    #[test]
-    fn lies_that_are_alike_are_not_believed_again() {
-        let (told, took) = (Ns(1_000), Ns(500_000));
-        let mut trust = Trust::NEW;
-        for _ in 0..50 {
-            trust = trust.after(told, took);
-            assert_eq!(trust.applied(told), took);
-        }
-        // A worse one between them does not hide them.
-        trust = trust.after(told, Ns(900_000));
-        for _ in 0..50 {
-            trust = trust.after(told, took);
-            assert!(trust.applied(told) >= took);
-        }
-    }
-
-    #[test]
-    fn a_nanosecond_is_told_as_a_microsecond() {
-        let short = Ns(1);
-        assert_eq!(Trust::NEW.after(short, Ns(900)), Trust::NEW);
-        let trust = Trust::NEW.after(short, Ns(50_000));
-        assert_eq!(trust.applied(Ns(1_000)), Ns(50_000));
-        // As a lie it is none the better for it.
-        assert_eq!(trust.applied(short), Ns(50_000));
-        assert_eq!(Trust::NEW.applied(short), short);
-    }
-
-    #[test]
     fn the_least_time_makes_nothing_shorter() {
         let mut bursts = Bursts::NEW;
         bursts.observe_least(Ns(5_000));
@@ -257,44 +115,5 @@ mod tests {
         assert_eq!(bursts.bound(), bound);
         bursts.observe_least(Ns(5_000));
         assert!(bursts.bound() >= Some(Ns(5_000)));
-        let mut trusts = Trusts::NONE;
-        trusts.note_least(1, Ns(1_000), Ns(500_000));
-        let trust = trusts.of(1);
-        assert_eq!(trust.applied(Ns(1_000)), Ns(500_000));
-        for least in [0, 1_000, 500_000] {
-            trusts.note_least(1, Ns(1_000), Ns(least));
-            assert_eq!(trusts.of(1), trust);
-        }
-    }
-
-    #[test]
-    fn no_burst_overflows_trust() {
-        for said in [0, 1, u64::MAX] {
-            for took in [0, 1, u64::MAX] {
-                let trust = Trust::NEW.after(Ns(said), Ns(took));
-                assert!(trust.applied(Ns(u64::MAX)) <= HORIZON);
-                assert!((Trust::ONE..=Trust::MOST).contains(&trust.sixteenths()));
-            }
-        }
-    }
-
-    #[test]
-    fn the_worst_are_remembered() {
-        let mut trusts = Trusts::NONE;
-        let users = 3 * Trusts::MOST as u32;
-        for user in 0..users {
-            trusts.note(user, Ns(1_000), Ns(1_000 * u64::from(user + 2)));
-        }
-        for user in 0..users {
-            let is_known = trusts.of(user) != Trust::NEW;
-            assert_eq!(is_known, user >= users - Trusts::MOST as u32);
-        }
-        // One that is trusted again is forgotten.
-        for _ in 0..200 {
-            trusts.note(users - 1, Ns(1_000), Ns(1_000));
-        }
-        assert_eq!(trusts.of(users - 1), Trust::NEW);
-        trusts.note(users, Ns(1_000), Ns(2_000));
-        assert!(trusts.of(users) != Trust::NEW);
     }
 }

@@ -11,91 +11,121 @@ use crate::policy::units::Ns;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Credit {
     user: u32,
-    /// In ns, at this time.
+    /// In halves of a nanosecond, so that none is lost however often it is counted.
     left: i64,
-    at: Ns,
 }
 
 /// Those of all users that have not all of it.
+///
+/// # Invariants
+///
+/// No user has two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Credits([Option<Credit>; Credits::ROOM]);
-
-impl Credit {
-    /// A user that held nobody for long has so much.
-    const FULL: i64 = 100_000_000;
-    /// Time in which a nanosecond of it comes back, as a power of two.
-    const SHIFT: u32 = 1;
-
-    fn refill(&mut self, now: Ns) {
-        let passed = now.saturating_sub(self.at).0 >> Self::SHIFT;
-        let passed = i64::try_from(passed).unwrap_or(i64::MAX);
-        self.left = self.left.saturating_add(passed).min(Self::FULL);
-        self.at = self.at.max(now);
-    }
+pub(super) struct Credits {
+    users: [Option<Credit>; Credits::ROOM],
+    /// All are counted up to there.
+    at: Ns,
 }
 
 impl Credits {
     /// Users that hold others at a time, or did lately. Others take nothing.
     const ROOM: usize = 32;
+    /// A user that held nobody for long has so much: 100 ms.
+    const FULL: i64 = 200_000_000;
+    /// A user takes the GPU with so much, for two switches and calls of the provider to be worth it: 10 ms.
+    const TAKES: i64 = 20_000_000;
+    /// No time is longer: sums of such have room.
+    const LONGEST: u64 = 1 << 60;
+    /// No debt is greater.
+    const LEAST: i64 = -2 * (HORIZON.0 as i64);
 
     /// All have all of it.
     pub(super) const fn new() -> Self {
-        Self([None; Self::ROOM])
+        // INVARIANT: There is none.
+        Self {
+            users: [None; Self::ROOM],
+            at: Ns::ZERO,
+        }
     }
 
+    fn known(&self, user: u32) -> Option<&Credit> {
+        self.users.iter().flatten().find(|c| c.user == user)
+    }
+
+    /// That of a user, which has a place from now on; `None`: there is none.
     fn of(&mut self, user: u32) -> Option<&mut Credit> {
         let is_of = |credit: &Option<Credit>| credit.is_some_and(|credit| credit.user == user);
-        self.0.iter_mut().find(|c| is_of(c))?.as_mut()
-    }
-
-    /// True if a user may hold requests of others from now on.
-    pub(super) fn allows(&mut self, user: u32, now: Ns) -> bool {
-        for place in &mut self.0 {
-            if let Some(credit) = place {
-                credit.refill(now);
-            }
-            if place.is_some_and(|credit| credit.left >= Credit::FULL) {
-                *place = None;
-            }
-        }
-        if let Some(credit) = self.of(user) {
-            return credit.left > 0;
-        }
-        let free = self.0.iter_mut().find(|place| place.is_none());
-        let Some(free) = free else {
-            return false;
-        };
-        // Just below, so that the place is kept until it is used.
-        *free = Some(Credit {
+        let own = self.users.iter().position(is_of);
+        // INVARIANT: A free place is taken where the user has none.
+        let place = own.or_else(|| self.users.iter().position(Option::is_none))?;
+        // Just below all of it, so that the place is kept until it is used.
+        let fresh = Credit {
             user,
-            left: Credit::FULL - 1,
-            at: now,
-        });
-        true
+            left: Self::FULL - 1,
+        };
+        Some(self.users.get_mut(place)?.get_or_insert(fresh))
     }
 
-    /// Counts the time of a hold up to now.
+    /// True if a user may hold requests of others for longer, as of [`Self::pass`].
+    pub(super) fn may_hold(&mut self, user: u32) -> bool {
+        self.of(user).is_some_and(|credit| credit.left > 0)
+    }
+
+    /// True if a user may hold requests of others from now on, likewise.
+    pub(super) fn may_take(&mut self, user: u32) -> bool {
+        self.of(user)
+            .is_some_and(|credit| credit.left >= Self::TAKES)
+    }
+
+    /// Counts the time of a hold up to now. [`Self::pass`] is to follow when all are counted.
     pub(super) fn count(&mut self, owner: u32, hold: &mut Hold, now: Ns) {
         let took = now.saturating_sub(hold.counted);
         hold.counted = hold.counted.max(now);
         if hold.by == owner || took == Ns::ZERO {
             return;
         }
-        let took = i64::try_from(took.0).unwrap_or(i64::MAX);
-        let by = hold.by;
-        let place = self.0.iter_mut().find(|place| match place {
-            Some(credit) => credit.user == by,
-            None => true,
-        });
-        if let Some(place) = place {
-            let credit = place.get_or_insert(Credit {
-                user: by,
-                left: Credit::FULL,
-                at: now,
-            });
-            credit.refill(now);
-            credit.left = credit.left.saturating_sub(took).max(-(HORIZON.0 as i64));
+        let took = 2 * took.0.min(Self::LONGEST) as i64;
+        if let Some(credit) = self.of(hold.by) {
+            credit.left = credit.left.saturating_sub(took);
         }
+    }
+
+    /// Half of the time that has passed comes back. After [`Self::count`], as what is beyond all of it is lost:
+    /// the price of a hold is the same in one piece and in many.
+    pub(super) fn pass(&mut self, now: Ns) {
+        let passed = now.saturating_sub(self.at).0.min(Self::LONGEST) as i64;
+        self.at = self.at.max(now);
+        for place in &mut self.users {
+            if let Some(credit) = place {
+                let left = credit.left.saturating_add(passed);
+                credit.left = left.max(Self::LEAST);
+            }
+            if place.is_some_and(|credit| credit.left >= Self::FULL) {
+                *place = None;
+            }
+        }
+    }
+
+    /// When a user that holds so many requests of others has nothing left.
+    pub(super) fn spent_at(&self, user: u32, holds: usize) -> Option<Ns> {
+        let rate = u64::try_from(holds).ok()?.checked_mul(2)?.checked_sub(1)?;
+        let left = self.known(user).map_or(Self::FULL, |credit| credit.left);
+        let left = u64::try_from(left).unwrap_or(0);
+        Some(self.at.saturating_add(Ns(left.div_ceil(rate))))
+    }
+
+    /// Credit in ns; the greater part where a user has two, which nobody has.
+    #[cfg(any(test, zernel_kunit))]
+    pub(super) fn left(&self, user: u32) -> i64 {
+        let known = self.users.iter().flatten().filter(|c| c.user == user);
+        known.map(|c| c.left).max().unwrap_or(Self::FULL) / 2
+    }
+
+    /// True if no user has two.
+    #[cfg(any(test, zernel_kunit))]
+    pub(super) fn is_sound(&self) -> bool {
+        let all = || self.users.iter().flatten();
+        all().all(|one| all().filter(|other| other.user == one.user).count() == 1)
     }
 }
 
@@ -105,15 +135,96 @@ mod tests {
     use super::*;
 
     const NOW: Ns = Ns(1_000);
+    const MS: u64 = 1_000_000;
+
+    /// A hold of another one's request that begins then.
+    fn hold(by: u32, at: Ns) -> Hold {
+        Hold {
+            until: Ns(u64::MAX),
+            since: at,
+            counted: at,
+            by,
+        }
+    }
+
+    /// A hold goes on up to then.
+    fn go_on(credits: &mut Credits, hold: &mut Hold, now: Ns) {
+        credits.count(u32::MAX, hold, now);
+        credits.pass(now);
+    }
 
     #[test]
     fn users_without_a_place_for_their_credit_take_nothing() {
         let mut credits = Credits::new();
+        credits.pass(NOW);
         for user in 0..Credits::ROOM as u32 {
-            assert!(credits.allows(user, NOW));
+            assert!(credits.may_take(user));
         }
-        assert!(!credits.allows(u32::MAX, NOW));
+        assert!(!credits.may_take(u32::MAX) && !credits.may_hold(u32::MAX));
         // Those that have all of it need none.
-        assert!(credits.allows(u32::MAX, Ns(NOW.0 + 2)));
+        credits.pass(Ns(NOW.0 + 1));
+        assert!(credits.may_take(u32::MAX));
+    }
+
+    #[test]
+    fn a_debt_outlasts_a_place_that_is_free_before_it() {
+        let mut credits = Credits::new();
+        credits.pass(NOW);
+        assert!(credits.may_take(1));
+        let mut short = hold(1, NOW);
+        go_on(&mut credits, &mut short, Ns(10 * MS));
+        assert!(credits.may_take(2));
+        let mut long = hold(2, Ns(10 * MS));
+        go_on(&mut credits, &mut long, Ns(310 * MS));
+        assert_eq!(credits.left(1), 100_000_000);
+        assert_eq!(credits.left(2), -50_000_000);
+        go_on(&mut credits, &mut long, Ns(310 * MS + 1_000));
+        assert!(!credits.may_hold(2) && !credits.may_take(2));
+        assert!(credits.is_sound());
+        assert_eq!(credits.left(2), -50_000_500);
+    }
+
+    #[test]
+    fn a_hold_costs_the_same_in_one_piece_and_in_many() {
+        for pieces in [1, 7, 1_000, 300_000] {
+            let mut credits = Credits::new();
+            credits.pass(Ns::ZERO);
+            assert!(credits.may_take(1));
+            let mut one = hold(1, Ns::ZERO);
+            for piece in 1..=pieces {
+                go_on(&mut credits, &mut one, Ns(300 * MS * piece / pieces));
+            }
+            assert_eq!(credits.left(1), 100_000_000 - 150_000_000);
+        }
+    }
+
+    #[test]
+    fn credit_is_spent_when_it_says() {
+        for holds in 1..5 {
+            let mut credits = Credits::new();
+            credits.pass(NOW);
+            assert!(credits.may_take(1));
+            let at = credits.spent_at(1, holds).unwrap_or_default();
+            let mut all = [hold(1, NOW); 4];
+            for (now, expected) in [(at.0 - 1, true), (at.0, false)] {
+                for one in all.iter_mut().take(holds) {
+                    credits.count(u32::MAX, one, Ns(now));
+                }
+                credits.pass(Ns(now));
+                assert_eq!(credits.may_hold(1), expected);
+            }
+        }
+        assert_eq!(Credits::new().spent_at(1, 0), None);
+    }
+
+    #[test]
+    fn no_debt_is_beyond_the_horizon() {
+        let mut credits = Credits::new();
+        credits.pass(Ns::ZERO);
+        assert!(credits.may_take(1));
+        go_on(&mut credits, &mut hold(1, Ns::ZERO), Ns(u64::MAX));
+        assert_eq!(credits.left(1), -(HORIZON.0 as i64));
+        credits.pass(Ns(u64::MAX));
+        assert!(!credits.may_hold(1));
     }
 }

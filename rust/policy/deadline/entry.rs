@@ -75,6 +75,8 @@ pub(super) struct Entry {
     pub(super) part: Part,
     /// When it got the GPU, if it has it.
     pub(super) since: Ns,
+    /// It is looked at as long as it has it.
+    pub(super) is_watched: bool,
     /// Its part in preemption, if it has one.
     pub(super) terms: Option<Terms>,
 }

@@ -20,12 +20,12 @@ use super::{
         Job,
         Now, //
     },
-    burst::Trusts,
     credit::Credits,
     entry::{
         Entry,
         Part, //
     },
+    trust::Trusts,
     users::{
         Askers,
         Held, //
@@ -101,7 +101,7 @@ impl Line {
         now: Ns,
     ) -> Result<Place, Refused> {
         let place = self.free_place(lane, user, usize::from(replaced.is_some()))?;
-        let burst = self.trusts.of(user).applied(claim.burst);
+        let burst = self.trusts.of(user, now).applied(claim.burst);
         let ask = Ask {
             user,
             deadline: claim.deadline,
@@ -170,6 +170,7 @@ impl Line {
             asked,
             part: Part::Apart,
             since: Ns::ZERO,
+            is_watched: false,
             terms: None,
         });
         Some(Place(place))
@@ -181,20 +182,36 @@ impl Line {
         // Should it be held: the time of that is charged to its end.
         self.count(now);
         if let (Some(took), Some(Some(entry))) = (burst, self.entries.get(place.0)) {
-            if entry.is_promised {
-                self.trusts.note(entry.user, entry.claim.burst, took);
+            let said = entry.claim.burst;
+            match entry.is_promised {
+                true => self.trusts.note(entry.user, said, took, now),
+                // It may be learned; else nothing was said.
+                false if said > Ns::ZERO => self.trusts.note_used(entry.user, said, took, now),
+                false => {}
             }
         }
         self.leave(place)
     }
 
     /// The burst of a request takes this time at least.
-    pub(crate) fn lasts(&mut self, place: Place, least: Ns) {
-        if let Some(Some(entry)) = self.entries.get(place.0) {
-            if entry.is_promised {
-                self.trusts.note_least(entry.user, entry.claim.burst, least);
-            }
+    pub(crate) fn lasts(&mut self, place: Place, least: Ns, now: Ns) {
+        if let Some(entry) = self.promised(place) {
+            self.trusts
+                .note_least(entry.user, entry.claim.burst, least, now);
         }
+    }
+
+    /// A request has held the GPU for so long, for data that did not come.
+    pub(crate) fn is_late(&mut self, place: Place, held: Ns, now: Ns) {
+        if let Some(entry) = self.promised(place) {
+            self.trusts
+                .note_late(entry.user, entry.claim.burst, held, now);
+        }
+    }
+
+    fn promised(&self, place: Place) -> Option<Entry> {
+        let entry = self.entries.get(place.0).copied().flatten();
+        entry.filter(|entry| entry.is_promised)
     }
 
     /// A request that has not begun gives its place back. Returns its lane.
@@ -278,6 +295,7 @@ impl Line {
         let entry = self.entries.get_mut(place.0)?.as_mut()?;
         if !matches!(entry.part, Part::Runs(_) | Part::Held(_)) {
             entry.since = now;
+            entry.is_watched = false;
         }
         self.set(place, Part::Runs(until))
     }
@@ -339,13 +357,16 @@ mod tests {
         }
         assert_eq!(line.next(LANE, NOW), None);
         assert_eq!(line.busy_until(LANE, NOW), Some(Ns(2_000)));
-        assert_eq!(line.runner(LANE, 0), first);
-        assert_eq!(line.runner(LANE, 1), None);
+        assert_eq!(line.unwatched(LANE), first);
+        first.map(|first| line.is_watched(first));
+        assert_eq!(line.unwatched(LANE), None);
         // For its lease.
         assert_eq!(line.next(LANE, Ns(2_000)), second);
         // To its end.
         first.map(|first| line.rests(first));
         assert_eq!(line.next(LANE, NOW), second);
+        first.map(|first| line.runs(first, Ns(2_000), NOW));
+        assert_eq!(line.unwatched(LANE), first);
     }
 
     #[test]

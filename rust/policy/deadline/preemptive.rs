@@ -6,7 +6,8 @@
 //! on once nothing with an earlier deadline has the GPU or waits for it, and in any case at its own
 //! deadline, at the end of its lease and with another order: no event of others is needed for that. It
 //! is held [`HOLDS`] times at most. A user holds others' requests for half of the time, and no more:
-//! deadlines cost nothing to state.
+//! deadlines cost nothing to state. The user of the request that has the GPU pays, be it triggered by its
+//! turn, at its deadline or by its process; with nothing left those of others go on.
 //!
 //! That is optimal among all policies where a switch costs nothing (Dertouzos: *Control robotics: the
 //! procedural control of physical processes*, IFIP 1974). It does: a deadline that is earlier by less than
@@ -56,6 +57,9 @@ pub(crate) enum Step {
     Held(Place),
     /// A request is not held any more. There may be more to do.
     Resumed(Place),
+    /// Another user pays for those that are held, so that they may go on at another time. There may be more
+    /// to do.
+    Charged,
 }
 
 /// A TSG that is to be off the GPU.
@@ -115,11 +119,24 @@ impl Line {
     /// The lane of a request that is held no longer, and when the next one is not.
     pub(crate) fn released(&self, now: Ns) -> (Option<Lane>, Option<Ns>) {
         let all = || {
-            self.held()
-                .filter_map(|(_, e)| Some((e.lane, e.held_until()?)))
+            self.held().filter_map(|(_, entry)| {
+                let spent = self.spent_at(entry).unwrap_or(Ns(u64::MAX));
+                Some((entry.lane, entry.held_until()?.min(spent)))
+            })
         };
         let due = all().find(|(_, at)| *at <= now).map(|(lane, _)| lane);
         (due, all().map(|(_, at)| at).min())
+    }
+
+    /// When the user that holds a request of another one has no credit left.
+    fn spent_at(&self, entry: &Entry) -> Option<Ns> {
+        let paid_by = |entry: &Entry| match entry.part {
+            Part::Held(hold) if hold.by != entry.user => Some(hold.by),
+            _ => None,
+        };
+        let by = paid_by(entry)?;
+        let all = self.held().filter(|(_, other)| paid_by(other) == Some(by));
+        self.credits.spent_at(by, all.count())
     }
 
     /// The lane of a request that is held.
@@ -169,31 +186,30 @@ impl Line {
         };
         let runner = self.of(lane).find(|(_, entry)| entry.has_gpu(now));
         let waits = best.part == Part::Waits;
-        match runner.map(|(place, _)| place) {
+        match runner.map(|(place, entry)| (place, entry.user)) {
             None if waits => {
                 // It runs with the request that is held, or not at all.
                 if let Some(held) = self.own_hold(lane, &best) {
                     return self.resume(held, true);
                 }
-                if let Some(held) = self.overdrawn(lane, &best, now) {
-                    return self.resume(held, false);
+                match self.overdrawn(lane, best.user) {
+                    Some(held) => self.resume(held, false),
+                    None => Step::Go(place),
                 }
-                self.charge(lane, best.user);
-                Step::Go(place)
             }
-            None => {
-                self.charge(lane, best.user);
-                self.resume(place, false)
-            }
-            Some(runner) if waits && on && self.may_take(lane, &best, now) => {
-                self.charge(lane, best.user);
+            None => self.resume(place, false),
+            Some((runner, _)) if waits && on && self.may_take(lane, &best, now) => {
                 self.hold(runner, best.user, now)
             }
-            // Nobody is held for later deadlines.
-            Some(_) => match self.outlasted(lane, now) {
-                Some(held) => self.resume(held, false),
-                None => Step::Rest,
-            },
+            Some((_, user)) => {
+                // Nobody is held for later deadlines, nor for a user that cannot pay.
+                let held = self.outlasted(lane, now);
+                match held.or_else(|| self.overdrawn(lane, user)) {
+                    Some(held) => self.resume(held, false),
+                    None if self.charge(lane, user) => Step::Charged,
+                    None => Step::Rest,
+                }
+            }
         }
     }
 
@@ -204,6 +220,7 @@ impl Line {
                 self.credits.count(entry.user, hold, now);
             }
         }
+        self.credits.pass(now);
     }
 
     /// A request that is held, with the TSG of another one.
@@ -226,26 +243,28 @@ impl Line {
             .any(|(_, entry)| entry.user != best.user && is_held_or_runs(entry));
         let has_room = self.held().count().saturating_add(runners().count()) <= MOST;
         let is_held = self.own_hold(lane, best).is_some();
-        all && has_room && !is_held && (!others || self.credits.allows(best.user, now))
+        all && has_room && !is_held && (!others || self.credits.may_take(best.user))
     }
 
-    /// A request of another user that is held, if this one may not run meanwhile.
-    fn overdrawn(&mut self, lane: Lane, best: &Entry, now: Ns) -> Option<Place> {
-        let is_others = |entry: &Entry| entry.lane == lane && entry.user != best.user;
+    /// A request of another user that is held, if this user may not run meanwhile.
+    fn overdrawn(&mut self, lane: Lane, user: u32) -> Option<Place> {
+        let is_others = |entry: &Entry| entry.lane == lane && entry.user != user;
         let place = self
             .held()
             .find(|(_, entry)| is_others(entry))
             .map(|(place, _)| place)?;
-        (!self.credits.allows(best.user, now)).then_some(place)
+        (!self.credits.may_hold(user)).then_some(place)
     }
 
-    /// Requests are held for one of this user from now on.
-    fn charge(&mut self, lane: Lane, user: u32) {
+    /// Requests are held for one of this user from now on. Returns true if that is another one.
+    fn charge(&mut self, lane: Lane, user: u32) -> bool {
+        let mut is_other = false;
         for entry in self.entries.iter_mut().flatten() {
             if let (true, Part::Held(hold)) = (entry.lane == lane, &mut entry.part) {
-                hold.by = user;
+                is_other |= core::mem::replace(&mut hold.by, user) != user;
             }
         }
+        is_other
     }
 
     /// The first that is held while nothing with an earlier deadline has the GPU.
@@ -258,16 +277,14 @@ impl Line {
 
     fn hold(&mut self, place: Place, by: u32, now: Ns) -> Step {
         if let Some(entry) = self.entry_mut(place) {
-            if let Part::Runs(until) = entry.part {
+            if let (Part::Runs(until), Some(terms)) = (entry.part, &mut entry.terms) {
+                terms.holds = terms.holds.saturating_add(1);
                 entry.part = Part::Held(Hold {
                     until,
                     since: now,
                     counted: now,
                     by,
                 });
-            }
-            if let Some(terms) = &mut entry.terms {
-                terms.holds = terms.holds.saturating_add(1);
             }
         }
         Step::Held(place)
@@ -284,5 +301,13 @@ impl Line {
             }
         }
         Step::Resumed(place)
+    }
+
+    /// The time for which a user may hold others yet, in ns.
+    #[cfg(any(test, zernel_kunit))]
+    pub(crate) fn credit(&mut self, user: u32, now: Ns) -> i64 {
+        self.count(now);
+        assert!(self.credits.is_sound());
+        self.credits.left(user)
     }
 }

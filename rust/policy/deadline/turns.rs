@@ -38,14 +38,18 @@ impl Line {
         }
     }
 
-    /// One after the other, those that have the GPU; the first has a number of `from` or above.
-    pub(crate) fn runner(&self, lane: Lane, from: usize) -> Option<Place> {
-        let runs = |entry: &Entry| entry.lane == lane && matches!(entry.part, Part::Runs(_));
-        self.entries
-            .iter()
-            .enumerate()
-            .skip(from)
-            .find(|(_, entry)| entry.as_ref().is_some_and(runs))
-            .map(|(place, _)| Place(place))
+    /// One that has the GPU, and that nobody looks at while others wait.
+    pub(crate) fn unwatched(&self, lane: Lane) -> Option<Place> {
+        let is_unwatched = |entry: &Entry| matches!(entry.part, Part::Runs(_)) && !entry.is_watched;
+        let mut of = self.of(lane);
+        of.find(|(_, entry)| is_unwatched(entry))
+            .map(|(place, _)| place)
+    }
+
+    /// It is looked at from now on, as long as it has the GPU.
+    pub(crate) fn is_watched(&mut self, place: Place) {
+        if let Some(Some(entry)) = self.entries.get_mut(place.number()) {
+            entry.is_watched = true;
+        }
     }
 }

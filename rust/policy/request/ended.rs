@@ -26,10 +26,8 @@ impl Slot {
             return;
         }
         let at = record.done.unwrap_or(record.end);
-        let is_known = match record.cause {
-            Cause::Done => !record.implied,
-            cause => cause == Cause::Expired,
-        };
+        let is_known = record.cause == Cause::Done && !record.implied;
+        let is_late = record.cause == Cause::Expired;
         let switched = record
             .trigger
             .map(|trigger| trigger.saturating_add(self.plan.cost));
@@ -38,8 +36,8 @@ impl Slot {
             number: record.number,
             at,
             burst: had.filter(|_| is_known),
-            least: had.filter(|_| !is_known),
-            is_done: record.cause == Cause::Done,
+            least: had.filter(|_| !is_known && !is_late),
+            late: had.filter(|_| is_late),
         });
     }
 }
@@ -87,7 +85,7 @@ mod tests {
             at: Ns(6_080),
             burst: Some(Ns(1_000)),
             least: None,
-            is_done: true,
+            late: None,
         };
         assert_eq!(slot.ended(Number::ONE), Some(ended));
         assert_eq!(slot.ended(Number::ONE.next()), None);
@@ -97,12 +95,13 @@ mod tests {
             .cancel(Number::ONE, Ns(6_000), &Observed::default())
             .is_ok());
         let ended = given_up.ended(Number::ONE);
-        assert!(ended.is_some_and(|ended| ended.burst.is_none() && !ended.is_done));
+        assert!(ended.is_some_and(|ended| ended.burst.is_none()));
         assert_eq!(ended.and_then(|ended| ended.least), Some(Ns(920)));
         let mut stuck = triggered();
         stuck.poll(Ns(205_000), &Observed::default());
         let ended = stuck.ended(Number::ONE);
-        assert_eq!(ended.and_then(|ended| ended.burst), Some(Ns(199_920)));
+        assert_eq!(ended.and_then(|ended| ended.late), Some(Ns(199_920)));
+        assert!(ended.is_some_and(|ended| (ended.burst, ended.least) == (None, None)));
     }
 
     #[test]
@@ -111,7 +110,7 @@ mod tests {
         assert!(ready
             .ready(Number::ONE, Ns(5_020), &Observed::default())
             .is_ok());
-        for (slot, is_done) in [(&mut ready, true), (&mut held, false)] {
+        for slot in [&mut ready, &mut held] {
             let seen = Observed {
                 trigger: 1,
                 ..Observed::default()
@@ -127,7 +126,7 @@ mod tests {
                 at: Ns(7_080),
                 burst: None,
                 least: Some(Ns(2_000)),
-                is_done,
+                late: None,
             };
             assert_eq!(slot.ended(Number::ONE), Some(ended));
             // It is gone as the next one ends.

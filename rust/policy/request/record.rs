@@ -86,13 +86,12 @@ pub(crate) struct Ended {
     pub(crate) number: Number,
     /// When it was done, or over otherwise.
     pub(crate) at: Ns,
-    /// From the end of its switch to then, if it was triggered, and the process said that it is done or
-    /// its lease ended.
+    /// From the end of its switch to then, if it was triggered, and the process said that it is done.
     pub(crate) burst: Option<Ns>,
-    /// The same where the process said neither: it may have had the GPU for longer.
+    /// The same where the process did not: it may have had the GPU for longer.
     pub(crate) least: Option<Ns>,
-    /// It is done.
-    pub(crate) is_done: bool,
+    /// The same where its lease ended: the GPU was held for data that did not come.
+    pub(crate) late: Option<Ns>,
 }
 
 #[cfg(any(test, zernel_kunit))]

@@ -71,12 +71,15 @@ static EMPTY: Line = Line::EMPTY;
 struct Places {
     line: KBox<Line>,
     waiters: [Option<Arc<dyn Waiter>>; Line::ROOM],
-    /// A request is held, or not any more, and the worker does not know.
-    is_news: bool,
 }
 
-/// Room for decisions about a lane at a time: a turn of each request, and holds that begin and end.
-const STEPS: usize = Line::ROOM + 2 * MOST;
+/// Turns in one hold of the lock, with interrupts off; and requests that are watched from then on. More than
+/// one turn comes where a process has stored the end of its request before.
+const TURNS: usize = 4;
+/// The rest follows so long after that, by the timer of the next.
+const PAUSE: Ns = Ns(5_000);
+/// Room for decisions about a lane at a time: turns, holds that begin and end, and who pays for them.
+const STEPS: usize = TURNS + 4 * MOST;
 
 /// The order of a GPU.
 ///
@@ -100,7 +103,6 @@ impl Order {
         let places = Places {
             line: boxed(&EMPTY)?,
             waiters: [const { None }; Line::ROOM],
-            is_news: false,
         };
         let places = KBox::new(places, GFP_KERNEL)?;
         Ok(pin_init!(Self {
@@ -152,8 +154,7 @@ impl Order {
             *free = Some(waiter);
         }
         // Should it be over by now. The caller has another reference.
-        drop(places.settle(place, Ns(now_ns())));
-        self.note_news(places);
+        drop(places.settle(place, Ns(now_ns()), &self.is_news));
         true
     }
 
@@ -161,14 +162,7 @@ impl Order {
     pub(super) fn settle(&self, place: Place) {
         let mut places = self.places.lock();
         // Dropped with the lock held, after which alone the page of a slot goes: not the last one.
-        drop(places.settle(place, Ns(now_ns())));
-        self.note_news(&mut places);
-    }
-
-    fn note_news(&self, places: &mut Places) {
-        if core::mem::take(&mut places.is_news) {
-            self.is_news.store(true, Relaxed);
-        }
+        drop(places.settle(place, Ns(now_ns()), &self.is_news));
     }
 
     /// True if holds have changed since this was asked last.
@@ -179,18 +173,19 @@ impl Order {
     /// The TSGs that are to be off the GPU, and when the next of them is not, at the latest. Requests that
     /// are held for no longer go on.
     pub(crate) fn wishes(&self, now: Ns) -> ([Option<Wish>; MOST], Option<Ns>) {
-        let mut places = self.places.lock();
         let is_on = tuned::order_preempts();
-        // Each of them is held no longer.
+        // Each of them is held no longer. Others come in between.
         for _ in 0..MOST {
+            let mut places = self.places.lock();
             let (due, _) = places.line.released(now);
             let off = places.line.held_lane().filter(|_| !is_on);
             let Some(lane) = due.or(off) else {
                 break;
             };
-            places.serve(lane, now);
+            places.serve(lane, now, &self.is_news);
         }
-        places.is_news = false;
+        let places = self.places.lock();
+        self.is_news.store(false, Relaxed);
         let (_, next) = places.line.released(now);
         (places.line.wishes(now), next)
     }
@@ -214,7 +209,7 @@ impl Places {
 
     /// Looks at the request of a place, and at who goes next. Returns the waiter of a place that is
     /// given back.
-    fn settle(&mut self, place: Place, now: Ns) -> Option<Arc<dyn Waiter>> {
+    fn settle(&mut self, place: Place, now: Ns, news: &Atomic<bool>) -> Option<Arc<dyn Waiter>> {
         let standing = self.waiter(place)?.standing(place);
         let mut unused = None;
         let lane = match standing {
@@ -222,14 +217,17 @@ impl Places {
             Err(ended) => {
                 unused = self.waiters.get_mut(place.number())?.take();
                 if let Some(least) = ended.and_then(|ended| ended.least) {
-                    self.line.lasts(place, least);
+                    self.line.lasts(place, least, now);
+                }
+                if let Some(held) = ended.and_then(|ended| ended.late) {
+                    self.line.is_late(place, held, now);
                 }
                 let burst = ended.and_then(|ended| ended.burst);
                 self.line.over(place, burst, now)
             }
         };
         if let Some(lane) = lane {
-            self.serve(lane, now);
+            self.serve(lane, now, news);
         }
         unused
     }
@@ -242,35 +240,45 @@ impl Places {
         }
     }
 
-    /// Has the next request of a lane go, and the one after it wait.
-    fn serve(&mut self, lane: Lane, now: Ns) {
+    /// Has the next request of a lane go, and the one after it wait. `news`: the worker is to look at holds.
+    fn serve(&mut self, lane: Lane, now: Ns, news: &Atomic<bool>) {
         let is_on = tuned::order_preempts();
+        let mut turns = 0;
         // Each that waits goes, or does not wait any more.
         for _ in 0..STEPS {
             let next = match self.line.step(lane, now, is_on) {
-                Step::Go(next) => next,
-                Step::Held(_) | Step::Resumed(_) => {
-                    self.is_news = true;
+                Step::Go(next) if turns < TURNS => next,
+                Step::Held(_) | Step::Resumed(_) | Step::Charged => {
+                    news.store(true, Relaxed);
                     continue;
                 }
-                Step::Rest => break,
+                Step::Go(_) | Step::Rest => break,
             };
+            turns += 1;
             let standing = self.waiter(next).map(|waiter| waiter.grant(next, now));
             self.note(next, standing.unwrap_or(Standing::Apart), now);
         }
-        let (Some(first), Some(until)) = (self.line.first(lane), self.line.busy_until(lane, now))
-        else {
+        let Some(first) = self.line.first(lane) else {
             return;
         };
-        if let Some(waiter) = self.waiter(first) {
-            waiter.wait_until(first, until);
-        }
-        let mut from = 0;
-        while let Some(runner) = self.line.runner(lane, from) {
+        let soon = now.saturating_add(PAUSE);
+        // It is free, and there is more to do.
+        let mut until = self.line.busy_until(lane, now).unwrap_or(soon);
+        for watched in 0..=TURNS {
+            let Some(runner) = self.line.unwatched(lane) else {
+                break;
+            };
+            if watched == TURNS {
+                until = until.min(soon);
+                break;
+            }
+            self.line.is_watched(runner);
             if let Some(waiter) = self.waiter(runner) {
                 waiter.watch(runner, now);
             }
-            from = runner.number() + 1;
+        }
+        if let Some(waiter) = self.waiter(first) {
+            waiter.wait_until(first, until);
         }
     }
 }
@@ -281,19 +289,43 @@ mod tests {
     use super::*;
     use crate::policy::level::Level;
 
-    /// It has a size, so that two have two addresses.
-    struct Stub(#[allow(dead_code, reason = "for its size")] u64);
+    /// Its turns, and the time until which it is to wait.
+    struct Stub {
+        state: Atomic<u64>,
+        until: Atomic<u64>,
+    }
+
+    impl Stub {
+        const APART: u64 = 0;
+        const WAITS: u64 = 1;
+        const WENT: u64 = 2;
+
+        fn new(state: u64) -> Result<Arc<Self>> {
+            let stub = Self {
+                state: Atomic::new(state),
+                until: Atomic::new(0),
+            };
+            Ok(Arc::new(stub, GFP_KERNEL)?)
+        }
+    }
 
     impl Waiter for Stub {
         fn standing(&self, _: Place) -> Result<Standing, Option<Ended>> {
-            Ok(Standing::Apart)
+            match self.state.load(Relaxed) {
+                Self::WAITS => Ok(Standing::Waits),
+                _ => Ok(Standing::Apart),
+            }
         }
 
+        /// It is over at once.
         fn grant(&self, _: Place, _: Ns) -> Standing {
+            self.state.store(Self::WENT, Relaxed);
             Standing::Apart
         }
 
-        fn wait_until(&self, _: Place, _: Ns) {}
+        fn wait_until(&self, _: Place, at: Ns) {
+            self.until.store(at.0, Relaxed);
+        }
 
         fn watch(&self, _: Place, _: Ns) {}
     }
@@ -316,8 +348,8 @@ mod tests {
     #[test]
     fn one_replaces_its_own_alone() -> Result {
         let order = KBox::pin_init(Order::new()?, GFP_KERNEL)?;
-        let one = Arc::new(Stub(1), GFP_KERNEL)?;
-        let other = Arc::new(Stub(2), GFP_KERNEL)?;
+        let one = Stub::new(Stub::APART)?;
+        let other = Stub::new(Stub::APART)?;
         let mut place = None;
         order.join(one.clone(), |line| {
             place = line.admit(LANE, 1, claim(900), None, NOW).ok();
@@ -331,6 +363,53 @@ mod tests {
         assert_eq!(admit(&one), Ok(()));
         // Its own was given back meanwhile, and another has it.
         assert!(matches!(admit(&other), Err(Refused::Late(_))));
+        Ok(())
+    }
+    #[test]
+    fn turns_that_end_at_once_come_in_parts() -> Result {
+        let order = KBox::pin_init(Order::new()?, GFP_KERNEL)?;
+        let head = Stub::new(Stub::APART)?;
+        let mut first = None;
+        order.join(head.clone(), |line| {
+            first = line.join(LANE, 1, claim(1));
+            line.runs(first?, Ns(u64::MAX), NOW);
+            first
+        });
+        let mut waiting = KVec::new();
+        for _ in 0..3 * TURNS {
+            let one = Stub::new(Stub::WAITS)?;
+            let mut place = None;
+            order.join(one.clone(), |line| {
+                place = line.join(LANE, 1, claim(1));
+                place
+            });
+            let place = place.ok_or(ENOSPC)?;
+            waiting.push((place, one), GFP_KERNEL)?;
+        }
+        let gone = || {
+            let all = waiting.iter().map(|(_, one)| one.state.load(Relaxed));
+            all.filter(|state| *state == Stub::WENT).count()
+        };
+        // It was apart all along, so that none of them waited for it.
+        assert_eq!(gone(), 3 * TURNS);
+        for (_, one) in &waiting {
+            one.state.store(Stub::WAITS, Relaxed);
+        }
+        {
+            let mut places = order.places.lock();
+            for (place, _) in &waiting {
+                places.line.waits(*place);
+            }
+        }
+        for part in 1..=3 {
+            order.settle(first.ok_or(ENOSPC)?);
+            assert_eq!(gone(), part * TURNS);
+            // The next one comes back soon.
+            if let Some((_, next)) = waiting.get(part * TURNS) {
+                let until = Ns(next.until.load(Relaxed));
+                assert!(until <= Ns(now_ns()).saturating_add(PAUSE) && until > Ns::ZERO);
+            }
+        }
         Ok(())
     }
 }

@@ -14,6 +14,7 @@ mod tests {
             LANE,
             NOW, //
         },
+        deadline::HORIZON,
         level::Level, //
     };
 
@@ -82,12 +83,59 @@ mod tests {
         };
         let lied = line.admit(LANE, 1, claim(100_000, 50), None, NOW);
         if let Ok(place) = lied {
-            line.lasts(place, Ns(40_000));
+            line.lasts(place, Ns(40_000), NOW);
             assert_eq!(line.over(place, None, NOW), Some(LANE));
         }
         let asked = claim(NOW.0 + 40_000, 50);
         let late = Refused::Late(Some(Ns(NOW.0 + 40_010)));
         assert_eq!(line.admit(LANE, 1, asked, None, NOW), Err(late));
+    }
+
+    #[test]
+    fn empty_promises_wash_no_lie_off() {
+        let Some(mut line) = fresh() else {
+            return assert_eq!("no memory", "");
+        };
+        let ask = |line: &mut Line, demand, burst| {
+            let place = line.admit(LANE, 1, claim(NOW.0 + HORIZON.0, demand), None, NOW);
+            place.map(|place| line.over(place, burst, NOW).is_some())
+        };
+        assert_eq!(ask(&mut line, 50, Some(Ns(40_000))), Ok(true));
+        for _ in 0..200 {
+            assert_eq!(ask(&mut line, 50, Some(Ns::ZERO)), Ok(true));
+            // Without a promise, too.
+            let other = line.join(LANE, 1, claim(NOW.0 + 1, 50));
+            assert!(other.is_some_and(|at| line.over(at, Some(Ns::ZERO), NOW).is_some()));
+        }
+        let asked = claim(NOW.0 + 40_000, 50);
+        let late = Refused::Late(Some(Ns(NOW.0 + 40_010)));
+        assert_eq!(line.admit(LANE, 1, asked, None, NOW), Err(late));
+        // Time does, for one that is refused all of it.
+        let then = Ns(NOW.0 + HORIZON.0);
+        let asked = Claim {
+            deadline: Ns(then.0 + 40_000),
+            due: then,
+            ..asked
+        };
+        assert!(line.admit(LANE, 1, asked, None, then).is_ok());
+    }
+
+    #[test]
+    fn data_that_was_late_once_is_no_lie() {
+        let Some(mut line) = fresh() else {
+            return assert_eq!("no memory", "");
+        };
+        let late = line.admit(LANE, 1, claim(NOW.0 + 500, 50), None, NOW);
+        if let Ok(place) = late {
+            line.is_late(place, Ns(40_000), NOW);
+            assert_eq!(line.over(place, None, NOW), Some(LANE));
+        }
+        // It is a microsecond, and twice as long.
+        let late = Refused::Late(Some(Ns(NOW.0 + 2_010)));
+        let ask =
+            |line: &mut Line, within| line.admit(LANE, 1, claim(NOW.0 + within, 50), None, NOW);
+        assert_eq!(ask(&mut line, 2_009), Err(late));
+        assert!(ask(&mut line, 2_010).is_ok());
     }
 
     #[test]

@@ -258,6 +258,7 @@ mod tests {
             assert!(round != 199 || held >= passed / 3);
         }
     }
+
     #[test]
     fn a_promise_is_not_taken_from() {
         let Some(mut line) = fresh() else {
@@ -267,18 +268,8 @@ mod tests {
         let late = late.unwrap_or(NOWHERE);
         line.contends(late, 1);
         line.runs(late, Ns(100 * MS), NOW);
-        let early = waiting(&mut line, 2, 1, 50);
+        waiting(&mut line, 2, 1, 50);
         assert_eq!(line.step(LANE, NOW, true), Step::Rest);
-        // It takes from one that has none.
-        line.over(late, None, NOW);
-        line.leave(early);
-        let late = running(&mut line, 1, 1, 90);
-        let asked = line.admit(LANE, 2, claim(Ns(50 * MS)), None, NOW);
-        let asked = asked.unwrap_or(NOWHERE);
-        line.contends(asked, 2);
-        line.waits(asked);
-        assert_eq!(line.step(LANE, NOW, true), Step::Held(late));
-        assert_eq!(line.step(LANE, NOW, true), Step::Go(asked));
     }
 
     /// A user holds requests of another one that end while they are held, so long each: whether the last of
@@ -318,8 +309,8 @@ mod tests {
         let Some(mut line) = fresh() else {
             return assert_eq!("no memory", "");
         };
-        assert!(holds_one_that_leaves(&mut line, 60 * MS, 3));
-        let now = Ns(NOW.0 + 180 * MS);
+        assert!(holds_one_that_leaves(&mut line, 70 * MS, 3));
+        let now = Ns(NOW.0 + 210 * MS);
         let late = waiting(&mut line, 1, 1, 9_000);
         line.runs(late, Ns(u64::MAX), now);
         let early = waiting(&mut line, 3, 3, 7_000);
@@ -334,5 +325,77 @@ mod tests {
         assert_eq!(line.step(LANE, now, true), Step::Rest);
         line.over(late, None, now);
         assert_eq!(line.step(LANE, now, true), Step::Go(next));
+    }
+
+    /// A request that goes by itself, at its own deadline or by a store of its process.
+    fn by_itself(line: &mut Line, tsg: u64, user: u32, deadline: Ns, now: Ns) -> Place {
+        let place = line.join(LANE, user, claim(deadline)).unwrap_or(NOWHERE);
+        line.contends(place, tsg);
+        line.runs(place, Ns(u64::MAX), now);
+        place
+    }
+
+    /// One that is held for 9 s, and its victim, which has its turn.
+    fn held_for_long(line: &mut Line) -> (Place, Place) {
+        let late = running(line, 1, 1, 9_000);
+        line.runs(late, Ns(u64::MAX), NOW);
+        let early = waiting(line, 2, 2, 2_000);
+        assert_eq!(line.step(LANE, NOW, true), Step::Held(late));
+        assert_eq!(line.step(LANE, NOW, true), Step::Go(early));
+        line.runs(early, Ns(u64::MAX), NOW);
+        assert_eq!(line.step(LANE, NOW, true), Step::Rest);
+        (late, early)
+    }
+
+    #[test]
+    fn one_that_goes_by_itself_pays_too() {
+        let Some(mut line) = fresh() else {
+            return assert_eq!("no memory", "");
+        };
+        let (late, early) = held_for_long(&mut line);
+        let mut now = Ns(NOW.0 + MS);
+        let mut last = by_itself(&mut line, 3, 3, Ns(now.0 + 1), now);
+        assert_eq!(line.step(LANE, now, true), Step::Charged);
+        assert_eq!(line.step(LANE, now, true), Step::Rest);
+        line.over(early, None, now);
+        // The next begins before the last is over.
+        let mut rounds = 0;
+        while line.step(LANE, now, true) == Step::Rest && rounds < 1_000 {
+            now = Ns(now.0 + MS);
+            let next = by_itself(&mut line, 3, 3, Ns(now.0 + 1), now);
+            line.over(last, None, now);
+            (last, rounds) = (next, rounds + 1);
+        }
+        // 100 ms, and half of the time: 200 ms.
+        assert_eq!(rounds, 200);
+        assert_eq!(wanted(&line, now), only([]));
+        assert_eq!(line.step(LANE, now, true), Step::Rest);
+        assert!(line.credit(3, now) <= 0);
+        // The one that took it pays for its own time alone.
+        assert_eq!(line.credit(2, now), 100_000_000);
+        assert!(line.over(late, None, now).is_some());
+    }
+
+    #[test]
+    fn a_hold_ends_as_its_credit_does() {
+        let Some(mut line) = fresh() else {
+            return assert_eq!("no memory", "");
+        };
+        let (late, early) = held_for_long(&mut line);
+        let spent = Ns(NOW.0 + 200 * MS - 1);
+        assert_eq!(line.released(NOW), (None, Some(spent)));
+        let just = Ns(spent.0 - 1);
+        assert_eq!(line.step(LANE, just, true), Step::Rest);
+        assert_eq!(line.released(just), (None, Some(spent)));
+        assert_eq!(line.released(spent).0, Some(LANE));
+        assert_eq!(line.step(LANE, spent, true), Step::Resumed(late));
+        assert_eq!(line.step(LANE, spent, true), Step::Rest);
+        // Both have the GPU. It takes again when it has 10 ms: in 20.
+        line.over(early, None, spent);
+        let next = waiting(&mut line, 2, 2, 2_000);
+        let then = Ns(spent.0 + 20 * MS - 1);
+        assert_eq!(line.step(LANE, then, true), Step::Rest);
+        assert_eq!(line.step(LANE, Ns(then.0 + 1), true), Step::Held(late));
+        assert!(line.over(next, None, then).is_some());
     }
 }

@@ -55,9 +55,10 @@ impl State {
         }
         let ended = turn.ended.or_else(|| self.requests.ended(turn.number))?;
         if let Some((_, key)) = &self.key {
+            // One that held the GPU for data that did not come says nothing of others of its key.
             match (ended.burst, ended.least) {
-                (Some(burst), _) if ended.is_done => key.learn_burst(burst),
-                (Some(least), _) | (None, Some(least)) => key.learn_least(least),
+                (Some(burst), _) => key.learn_burst(burst),
+                (None, Some(least)) => key.learn_least(least),
                 (None, None) => {}
             }
         }

@@ -6,8 +6,9 @@ use proptest::prelude::*;
 
 use crate::policy::{
     deadline::{
-        burst::{Bursts, Trust},
+        burst::Bursts,
         line::{Claim, Lane, Line, Place, Refused},
+        trust::{Trust, Trusts},
         HORIZON,
     },
     level::Level,
@@ -278,12 +279,10 @@ proptest! {
         prop_assert_eq!(line.first(LANE), None);
     }
 
-    /// The bound of a burst is at least that of the longest of the last ones in steady state, and the trust
-    /// in a user makes no burst shorter.
+    /// The bound of a burst is at least that of the longest of the last ones in steady state.
     #[test]
     fn bursts_are_bounded(bursts in proptest::collection::vec(any::<u64>(), 1..200)) {
         let mut known = Bursts::NEW;
-        let mut trust = Trust::NEW;
         for burst in bursts {
             let bound = known.bound().unwrap_or(Ns::ZERO);
             known.observe(Ns(burst));
@@ -292,8 +291,51 @@ proptest! {
             if Ns(burst.min(HORIZON.0)) > bound {
                 prop_assert!(after >= Ns(burst.min(HORIZON.0)));
             }
-            trust = trust.after(bound, Ns(burst));
-            prop_assert!(trust.applied(after) >= after);
+        }
+    }
+
+    /// The trust in a user makes no burst shorter, a lie counts from the next one on, and the factor falls by no
+    /// more than an eighth for the GPU time of the longest lie, and by half in [`HORIZON`].
+    #[test]
+    fn trust_is_paid_for(
+        notes in proptest::collection::vec(
+            (1u64..1 << 34, 0u64..1 << 34, 0u64..1 << 33, 0u8..4),
+            1..200,
+        ),
+    ) {
+        const SAID: Ns = Ns(1_000_000);
+        // From a lie on: its time, when it was, and by how much bursts were counted longer.
+        let (mut trusts, mut now) = (Trusts::NONE, Ns(START));
+        let mut last: Option<(u64, u64, f64)> = None;
+        for (said, took, pause, what) in notes {
+            let (said, took) = (Ns(said), Ns(took));
+            let before = trusts.of(1, now);
+            last = last.filter(|_| before > Trust::NEW);
+            match what {
+                0 => trusts.note(1, said, took, now),
+                1 => trusts.note_least(1, said, took, now),
+                2 => trusts.note_late(1, said, took, now),
+                _ => trusts.note_used(1, said, took, now),
+            }
+            let trust = trusts.of(1, now);
+            let told = said.max(Ns(1_000));
+            let is_lie = what < 2 && took > before.applied(told) && took.0 <= told.0 << 20;
+            prop_assert!(!is_lie || trust.applied(told) >= took.min(HORIZON));
+            prop_assert!(trust.applied(said) >= said.min(HORIZON));
+            let factor = trust.applied(SAID).0 as f64 / SAID.0 as f64;
+            if trust > before {
+                let lie = last.map_or(took.0, |(lie, ..)| lie.max(took.0));
+                last = Some((lie, now.0, factor));
+            }
+            if let Some((lie, at, worst)) = last {
+                let passed = (now.0 - at) as f64;
+                let eighths = (passed / lie as f64).floor() as i32 + 1;
+                let halves = (passed / HORIZON.0 as f64).floor() as i32;
+                let least = (worst - 1.0) * 0.875f64.powi(eighths) * 0.5f64.powi(halves);
+                // In steps of sixteenths.
+                prop_assert!(factor - 1.0 >= least - 0.75);
+            }
+            now = now.saturating_add(Ns(pause));
         }
     }
 

@@ -18,6 +18,9 @@ use crate::policy::{
     units::Ns,
 };
 
+/// Turns at a time, and the time to the next; as in `rust/zernel/request/order.rs`, which has more of them.
+const TURNS: usize = 2;
+const PAUSE: Ns = Ns(5_000);
 const LANES: [Lane; 2] = [
     Lane {
         runlist: 0,
@@ -145,7 +148,10 @@ impl Machine {
     }
 
     fn serve(&mut self, lane: Lane) {
-        while let Some(next) = self.line.next(lane, self.now) {
+        for _ in 0..TURNS {
+            let Some(next) = self.line.next(lane, self.now) else {
+                break;
+            };
             let at = self.owners[next.number()].unwrap();
             self.check_turn(at);
             let client = &mut self.clients[at];
@@ -164,16 +170,16 @@ impl Machine {
         let Some(first) = self.line.first(lane) else {
             return;
         };
-        let until = self.line.busy_until(lane, self.now).expect("nobody runs");
+        let until = self.line.busy_until(lane, self.now);
+        let until = until.unwrap_or(self.now.saturating_add(PAUSE));
         let at = self.owners[first.number()].unwrap();
         let actions = self.clients[at].slot.wait_until(until);
         self.act(at, &actions);
-        let mut from = 0;
-        while let Some(runner) = self.line.runner(lane, from) {
+        while let Some(runner) = self.line.unwatched(lane) {
+            self.line.is_watched(runner);
             let at = self.owners[runner.number()].unwrap();
             let actions = self.clients[at].slot.watch(self.now);
             self.act(at, &actions);
-            from = runner.number() + 1;
         }
     }
 

@@ -286,9 +286,14 @@ pub(super) fn the_provider_fails() -> Outcome {
     Ok(())
 }
 
-/// A user whose deadlines are always earlier, one within the other, holds another one's request for
-/// about half of the time: it is done long before its deadline.
+/// A user whose deadlines are always earlier, one within the other, or so early that each request goes by itself,
+/// holds another one's request for about half of the time: it is done long before its deadline.
 pub(super) fn is_bounded() -> Outcome {
+    holds_for_half(false)?;
+    holds_for_half(true)
+}
+
+fn holds_for_half(by_itself: bool) -> Outcome {
     const WORK: Duration = Duration::from_millis(500);
     let lab = stage()?;
     let client = urgent(&lab)?;
@@ -301,12 +306,23 @@ pub(super) fn is_bounded() -> Outcome {
             passing::send_number(&theirs, one.tsg.as_u64())?;
         }
         passing::receive_number(&theirs)?;
+        if by_itself {
+            // The others go on with what this one takes.
+            let slot = hostile[0].slot(SLOTS - 1);
+            slot.begin(&at_once(hostile[0].tsg).slo(Duration::from_millis(100)))?;
+        }
         loop {
             for number in 0..SLOTS / 2 {
-                // Each takes from the one before, which is of the other TSG.
-                let within = Duration::from_millis(100 - u64::from(number) * 3);
+                // Each takes from the one before, which is of the other TSG; or takes nothing, and runs.
+                let within = match by_itself {
+                    true => Duration::from_nanos(1),
+                    false => Duration::from_millis(100 - u64::from(number) * 3),
+                };
                 for one in &hostile {
                     one.slot(number).begin(&at_once(one.tsg).slo(within))?;
+                }
+                if by_itself {
+                    std::thread::sleep(Duration::from_millis(1));
                 }
             }
             std::thread::sleep(Duration::from_millis(1));
@@ -333,7 +349,7 @@ pub(super) fn is_bounded() -> Outcome {
         took < Duration::from_secs(8),
         "held for as long as others want: {took:?}"
     );
-    println!("    # {WORK:?} of work took {took:?}");
+    println!("    # {WORK:?} of work took {took:?}, by itself: {by_itself}");
     Ok(())
 }
 

@@ -126,6 +126,9 @@ impl Zernel {
             if let Some(burst) = burst {
                 self.keys.learn_burst(client, &lane.asked.0, burst);
             }
+            if let Some(held) = ended.and_then(|ended| ended.late) {
+                self.order.line.is_late(place, held, Ns(world.now));
+            }
             self.order.line.over(place, burst, Ns(world.now))
         };
         if let Some(of) = of {
@@ -144,7 +147,7 @@ impl Zernel {
         loop {
             let next = match self.order.line.step(of, now, self.preempts()) {
                 Step::Go(next) => next,
-                Step::Held(_) | Step::Resumed(_) => {
+                Step::Held(_) | Step::Resumed(_) | Step::Charged => {
                     is_news = true;
                     continue;
                 }
@@ -169,13 +172,12 @@ impl Zernel {
             let actions = self.lanes[client].requests.wait_until(until);
             self.act(world, client, actions);
         }
-        let mut from = 0;
-        while let Some(runner) = self.order.line.runner(of, from) {
+        while let Some(runner) = self.order.line.unwatched(of) {
+            self.order.line.is_watched(runner);
             if let Some(client) = self.order.owners[runner.number()] {
                 let actions = self.lanes[client].requests.watch(now);
                 self.act(world, client, actions);
             }
-            from = runner.number() + 1;
         }
     }
 

@@ -246,13 +246,12 @@ impl Scene {
             let actions = world.clients[client].requests.wait_until(until);
             self.act(world, client, &actions);
         }
-        let mut from = 0;
-        while let Some(runner) = world.line.0.runner(lane, from) {
+        while let Some(runner) = world.line.0.unwatched(lane) {
+            world.line.0.is_watched(runner);
             if let Some(client) = Self::owner(world, runner) {
                 let actions = world.clients[client].requests.watch(now);
                 self.act(world, client, &actions);
             }
-            from = runner.number() + 1;
         }
     }
 
