@@ -114,8 +114,7 @@ impl Server {
     pub(crate) fn serve(&mut self, now: Ns, ran: Option<Ns>) {
         // Beside a throttled level it has its slices already.
         let counts = !self.throttled;
-        self.credit
-            .see(now, ran, counts, self.params.most_credit());
+        self.credit.see(now, ran, counts, self.params.most_credit());
     }
 
     /// Takes `ran` from the budget: runtime since the last charge, up to `now`.

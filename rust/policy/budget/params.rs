@@ -88,10 +88,11 @@ impl Params {
         self.budget.0.min(self.period.0 / 2)
     }
 
-    /// The most time beyond the budget that is saved up: the rest of a period, and no more than the budget
-    /// once more.
+    /// The most time beyond the budget that is saved up: the rest of a period, and no more than a quarter
+    /// of the budget, so that a small one stays small.
     pub(super) fn most_credit(self) -> u64 {
-        self.budget.0.min(self.period.0.saturating_sub(self.budget.0))
+        let rest = self.period.0.saturating_sub(self.budget.0);
+        rest.min(self.budget.0 / 4)
     }
 }
 

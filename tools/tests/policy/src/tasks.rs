@@ -99,6 +99,7 @@ fn faults_are_found() {
     for (fault, property) in [
         (Fault::LongSlices, "latency-critical work waits bounded"),
         (Fault::NoBudget, "a level keeps to its budget"),
+        (Fault::NoBudget, "best-effort waits bounded"),
         (Fault::NoRollBack, "best-effort work completes"),
         (Fault::NoRollBack, "all that was kept off is let in"),
         (Fault::ForgetsCalls, "best-effort work completes"),
