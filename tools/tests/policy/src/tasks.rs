@@ -87,7 +87,7 @@ fn tasks_on_a_provider_that_fails() {
         ..world()
     };
     let in_a_row = World {
-        lc: vec![(false, 12, 2)],
+        lc: vec![(false, 20, 2)],
         ..fails.clone()
     };
     hold("failures", fails);
