@@ -22,14 +22,12 @@
 mod credit;
 mod params;
 
-use self::credit::Credit;
 pub(crate) use self::params::Params;
+use self::{
+    credit::Credit,
+    params::PIECES, //
+};
 use super::units::Ns;
-
-/// Replenishments that can be pending. They are at least a 60th of a period apart, two of them
-/// that are closer being merged at the time of the later, and none is pending for longer than a
-/// period: there is always room.
-const PIECES: usize = 61;
 
 /// The permission of a level to go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 //! A budget and its period, and the times that follow from them.
 
-use super::PIECES;
 use crate::policy::{
     level::Level,
     refused::Refused,
     units::Ns, //
 };
+
+/// Replenishments that can be pending. They are at least a 60th of a period apart, two of them
+/// that are closer being merged at the time of the later, and none is pending for longer than a
+/// period: there is always room.
+pub(super) const PIECES: usize = 61;
 
 /// A budget and its period.
 ///
