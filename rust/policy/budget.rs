@@ -9,90 +9,25 @@
 //!
 //! and, before BE gets its turn, until its slice is lowered: BE waits for no more than that. The
 //! engine keeps that small by charging again after the time of [`State::Free`]. A level that needs
-//! less than its budget in any window of 16/15 periods is never throttled.
+//! less than its budget in any window of 61/60 periods is never throttled.
 //!
 //! The engine gives a throttled level the slice of BE until its budget is back. Time in such a
 //! slice is not charged, as the level then takes its turn like BE; time until the slice is lowered is. The run time of a level is also
 //! charged to the servers of the less urgent levels, which bounds all levels together: the last
 //! server counts all that keeps BE waiting.
+//!
+//! As long as BE has its turns anyway ([`Server::serve`]), a level goes on beyond its budget for as long
+//! as BE has run. That time is not charged either.
 
-use super::{
-    level::Level,
-    refused::Refused,
-    units::Ns, //
+mod credit;
+mod params;
+
+pub(crate) use self::params::Params;
+use self::{
+    credit::Credit,
+    params::PIECES, //
 };
-
-/// Replenishments that can be pending. They are at least a 15th of a period apart, two of them
-/// that are closer being merged at the time of the later, and none is pending for longer than a
-/// period: there is always room.
-const PIECES: usize = 16;
-
-/// A budget and its period.
-///
-/// # Invariants
-///
-/// The period lies within [`Params::PERIOD_RANGE`], the budget between [`Params::BUDGET_MIN`] and
-/// the period.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Params {
-    budget: Ns,
-    period: Ns,
-}
-
-impl Params {
-    /// Periods that can be asked for: 1 ms, a few slices of BE, to 10 s, the longest slice.
-    pub(crate) const PERIOD_RANGE: (Ns, Ns) = (Ns(1_000_000), Ns(10_000_000_000));
-    /// The least budget: 1 ms. One of nothing would be a level below BE.
-    pub(crate) const BUDGET_MIN: Ns = Ns(1_000_000);
-
-    /// A budget per period.
-    pub(crate) fn new(budget: Ns, period: Ns) -> Result<Self, Refused> {
-        let (min, max) = Self::PERIOD_RANGE;
-        if period < min || period > max || budget < Self::BUDGET_MIN || budget > period {
-            return Err(Refused::OutOfRange);
-        }
-        // INVARIANT: Just checked.
-        Ok(Self { budget, period })
-    }
-
-    /// The parameters of a level until it is tuned; `None`: it runs without a bound, as BE does.
-    ///
-    /// 95 % is the share of Linux' own real-time tasks (`sched_rt_runtime_us`); the period is a
-    /// tenth of theirs, for a GPU request is short.
-    pub(crate) fn default_of(level: Level) -> Option<Self> {
-        // INVARIANT: 1 ms <= 95 ms <= 100 ms <= 10 s.
-        (level != Level::BE).then_some(Self {
-            budget: Ns(95_000_000),
-            period: Ns(100_000_000),
-        })
-    }
-
-    /// The runtime per period.
-    pub(crate) fn budget(self) -> Ns {
-        self.budget
-    }
-
-    /// The period.
-    pub(crate) fn period(self) -> Ns {
-        self.period
-    }
-
-    /// True if the budget is the whole period, so that nothing is bounded.
-    fn is_all(self) -> bool {
-        self.budget >= self.period
-    }
-
-    /// The distance of replenishments, rounded up so that `PIECES - 1` of them fill a period.
-    fn grain(self) -> u64 {
-        self.period.0.div_ceil(PIECES as u64 - 1).max(1)
-    }
-
-    /// The budget that has to be back before a throttled level goes on: less is not worth two
-    /// changes of a time slice.
-    fn resume(self) -> u64 {
-        (self.budget.0 / 16).max(1)
-    }
-}
+use super::units::Ns;
 
 /// The permission of a level to go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,7 +67,10 @@ pub(crate) struct Server {
     used: u64,
     /// The end of the last time charged.
     end: u64,
+    credit: Credit,
     throttled: bool,
+    /// When it was throttled last.
+    since: u64,
     throttles: u64,
 }
 
@@ -146,7 +84,9 @@ impl Server {
             len: 0,
             used: 0,
             end: 0,
+            credit: Credit::default(),
             throttled: false,
+            since: 0,
             throttles: 0,
         }
     }
@@ -166,6 +106,13 @@ impl Server {
     #[allow(dead_code, reason = "the simulation and the tests on the host ask")]
     pub(crate) fn throttles(&self) -> u64 {
         self.throttles
+    }
+
+    /// Takes in the GPU time that BE has had until `now`; `None`: nobody knows.
+    pub(crate) fn serve(&mut self, now: Ns, ran: Option<Ns>) {
+        // Beside a throttled level it has its slices already.
+        let counts = !self.throttled;
+        self.credit.see(now, ran, counts, self.params.most_credit());
     }
 
     /// Takes `ran` from the budget: runtime since the last charge, up to `now`.
@@ -194,6 +141,9 @@ impl Server {
         if ran > Ns::ZERO {
             self.end = now.0;
         }
+        if !self.throttled {
+            self.pay(now);
+        }
         let state = self.state(now);
         let is_free = matches!(state, State::Free { .. });
         if is_free || self.throttled {
@@ -201,9 +151,25 @@ impl Server {
             return state;
         }
         self.throttled = true;
+        self.since = now.0;
         self.throttles = self.throttles.saturating_add(1);
         // More has to be back now.
         self.state(now)
+    }
+
+    /// Time beyond the budget is that of BE, as far as there is such.
+    fn pay(&mut self, now: Ns) {
+        let (saved, _) = self.credit.left(now, self.params.gap());
+        let over = self.used.saturating_sub(self.params.budget.0).min(saved);
+        self.credit.pay(over);
+        let mut rest = over;
+        for piece in self.pieces.iter_mut().take(self.len).rev() {
+            let part = piece.ran.min(rest);
+            piece.ran = piece.ran.saturating_sub(part);
+            rest = rest.saturating_sub(part);
+        }
+        // INVARIANT: Taken from the pieces.
+        self.used = self.used.saturating_sub(over);
     }
 
     /// The state of the level at `now`.
@@ -212,17 +178,29 @@ impl Server {
         if self.params.is_all() {
             return State::Free { left: budget };
         }
-        let enough = if self.throttled {
-            self.params.resume()
-        } else {
-            1
+        let over = self.used.saturating_sub(budget.0);
+        let (saved, time) = self.credit.left(now, self.params.gap());
+        if !self.throttled && self.used >= budget.0 && saved > over && time > 0 {
+            return State::Free {
+                left: Ns(saved.saturating_sub(over).min(time)),
+            };
+        }
+        let resume = self.params.resume();
+        let rested = match self.throttled {
+            true => self.since.saturating_add(resume),
+            false => 0,
         };
         let mut used = self.used;
         let mut at = now.0;
         for piece in self.pending() {
             let back = piece.begin.saturating_add(period.0);
             if back > at {
-                if budget.0.saturating_sub(used) >= enough {
+                let left = budget.0.saturating_sub(used);
+                if left > 0 && (left >= resume || rested <= at) {
+                    break;
+                }
+                if left > 0 && rested < back {
+                    at = rested;
                     break;
                 }
                 at = back;
@@ -318,15 +296,13 @@ mod tests {
         Ns(n * MS)
     }
 
+    fn params(budget: u64, period: u64) -> Params {
+        // Never: it would be one that bounds nothing.
+        Params::new(ms(budget), ms(period)).unwrap_or(Params::ALL)
+    }
+
     fn server(budget: u64, period: u64) -> Server {
-        let mut server = Server::new(Params {
-            budget: ms(100),
-            period: ms(100),
-        });
-        if let Ok(params) = Params::new(ms(budget), ms(period)) {
-            server.set_params(params);
-        }
-        server
+        Server::new(params(budget, period))
     }
 
     fn free(left: u64) -> State {
@@ -335,35 +311,6 @@ mod tests {
 
     fn until(at: u64) -> State {
         State::Throttled { until: ms(at) }
-    }
-
-    #[test]
-    fn every_level_but_be_has_a_budget() {
-        for level in Level::ALL {
-            let params = Params::default_of(level);
-            assert_eq!(params.is_none(), level == Level::BE);
-            if let Some(p) = params {
-                assert_eq!((p.budget(), p.period()), (ms(95), ms(100)));
-                assert_eq!(Params::new(p.budget(), p.period()), Ok(p));
-            }
-        }
-    }
-
-    #[test]
-    fn nothing_and_more_than_all_are_refused() {
-        let bad = [
-            (Ns::ZERO, ms(100)),
-            (Ns(MS - 1), ms(100)),
-            (ms(101), ms(100)),
-            (ms(1), Ns(MS - 1)),
-            (ms(1), ms(10_001)),
-            (Ns(u64::MAX), Ns(u64::MAX)),
-        ];
-        for (budget, period) in bad {
-            assert_eq!(Params::new(budget, period), Err(Refused::OutOfRange));
-        }
-        assert!(Params::new(ms(1), ms(1)).is_ok());
-        assert!(Params::new(ms(10_000), ms(10_000)).is_ok());
     }
 
     #[test]
@@ -376,18 +323,26 @@ mod tests {
     }
 
     #[test]
-    fn a_crumb_of_the_budget_is_not_worth_it() {
-        let mut s = server(90, 150);
-        // A 15th of the period is 10 ms, a 16th of the budget 5.6 ms: 2 ms, then 10 ms come back.
-        assert_eq!(s.charge(ms(98), ms(90)), until(160));
-        assert_eq!(s.state(ms(159)), until(160));
-        assert_eq!(s.state(ms(160)), free(12));
+    fn a_short_pause_is_not_worth_it() {
+        // A 60th of the period is 1.7 ms, a 16th of the budget 6 ms.
+        let mut s = server(96, 100);
+        assert_eq!(s.charge(ms(96), ms(96)), until(102));
+        assert_eq!(s.state(ms(101)), until(102));
+        let back = 2 * ms(100).0.div_ceil(60);
+        assert_eq!(s.state(ms(102)), State::Free { left: Ns(back) });
+        // Unless so much is back.
+        let mut s = server(90, 600);
+        assert_eq!(s.charge(ms(98), ms(90)), until(608));
+        s.charge(ms(609), ms(0));
+        assert_eq!(s.charge(ms(611), ms(2)), free(10));
+        assert_eq!(s.charge(ms(618), ms(8)), free(2));
+        assert_eq!(s.charge(ms(620), ms(2)), free(10));
     }
 
     #[test]
     fn a_busy_level_pauses_for_the_rest_of_each_period() {
         let mut s = server(90, 150);
-        // A 15th of the period is 10 ms, so that nothing is rounded.
+        // A 60th of the period is 2.5 ms, so that nothing is rounded.
         for round in 0..5 {
             let begin = 150 * round;
             for step in 1..90 {
@@ -396,28 +351,57 @@ mod tests {
             }
             assert_eq!(s.charge(ms(begin + 90), ms(1)), until(begin + 150));
             assert_eq!(s.state(ms(begin + 149)), until(begin + 150));
-            assert_eq!(s.state(ms(begin + 150)), free(10));
+            let left = Ns(2_500_000);
+            assert_eq!(s.state(ms(begin + 150)), State::Free { left });
         }
         assert_eq!(s.throttles(), 5);
     }
 
     #[test]
     fn what_is_overrun_is_owed() {
-        let mut s = server(10, 150);
-        assert_eq!(s.charge(ms(20), ms(20)), until(160));
+        let mut s = server(10, 600);
+        assert_eq!(s.charge(ms(20), ms(20)), until(610));
         // Half of it was begun at 10 ms.
-        assert_eq!(s.state(ms(150)), until(160));
-        assert_eq!(s.state(ms(160)), free(10));
+        assert_eq!(s.state(ms(600)), until(610));
+        assert_eq!(s.state(ms(610)), free(10));
     }
 
     #[test]
     fn close_pieces_come_back_with_the_last() {
-        let mut s = server(10, 150);
+        let mut s = server(10, 600);
         assert_eq!(s.charge(ms(1), ms(1)), free(9));
         assert_eq!(s.charge(ms(9), ms(1)), free(8));
-        assert_eq!(s.state(ms(150)), free(8));
-        assert_eq!(s.state(ms(157)), free(8));
-        assert_eq!(s.state(ms(158)), free(10));
+        assert_eq!(s.state(ms(600)), free(8));
+        assert_eq!(s.state(ms(607)), free(8));
+        assert_eq!(s.state(ms(608)), free(10));
+    }
+
+    #[test]
+    fn it_goes_on_for_as_long_as_best_effort_has_run() {
+        let mut s = server(80, 100);
+        s.serve(ms(1), Some(ms(0)));
+        s.serve(ms(5), Some(ms(3)));
+        assert_eq!(s.charge(ms(80), ms(75)), free(5));
+        // 3 ms are saved, but best-effort has waited for half a period.
+        assert!(matches!(s.charge(ms(85), ms(5)), State::Throttled { .. }));
+        assert_eq!(s.throttles(), 1);
+        // Its slices beside a throttled level are not saved.
+        s.serve(ms(100), Some(ms(6)));
+        let mut s = server(80, 100);
+        s.serve(ms(1), Some(ms(0)));
+        assert_eq!(s.charge(ms(60), ms(55)), free(25));
+        s.serve(ms(60), Some(ms(0)));
+        s.serve(ms(65), Some(ms(3)));
+        assert_eq!(s.charge(ms(90), ms(25)), free(3));
+        // Looked at late; that time is not charged.
+        assert_eq!(s.charge(ms(92), ms(2)), free(1));
+        s.serve(ms(93), Some(ms(4)));
+        assert_eq!(s.charge(ms(94), ms(1)), free(1));
+        assert_eq!(s.used, ms(80).0);
+        assert!(matches!(s.charge(ms(95), ms(1)), State::Throttled { .. }));
+        assert_eq!(s.used, s.pending().map(|piece| piece.ran).sum::<u64>());
+        s.serve(ms(96), Some(ms(40)));
+        assert!(matches!(s.state(ms(96)), State::Throttled { .. }));
     }
 
     #[test]
@@ -428,9 +412,7 @@ mod tests {
         }
         assert_eq!(s.throttles(), 0);
         // The past counts when that changes.
-        if let Ok(params) = Params::new(ms(50), ms(100)) {
-            s.set_params(params);
-        }
+        s.set_params(params(50, 100));
         assert!(matches!(s.state(ms(999)), State::Throttled { .. }));
         assert_eq!(s.params().budget(), ms(50));
     }
@@ -441,9 +423,7 @@ mod tests {
         for at in 1..60 {
             s.charge(ms(20 * at), ms(1));
         }
-        if let Ok(params) = Params::new(ms(9_000), ms(10_000)) {
-            s.set_params(params);
-        }
+        s.set_params(params(9_000, 10_000));
         for at in 1..60 {
             s.charge(ms(2_000 + 700 * at), ms(1));
         }

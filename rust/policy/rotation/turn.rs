@@ -288,14 +288,14 @@ impl Turn {
         }
     }
 
-    /// Takes in an observation of a TSG.
-    pub(crate) fn observe(&mut self, list: &mut impl RunList, id: usize, sample: Sample) {
+    /// Takes in an observation of a TSG. Returns its GPU time since the last.
+    pub(crate) fn observe(&mut self, list: &mut impl RunList, id: usize, sample: Sample) -> Ns {
         if list.get(id).is_some_and(|e| sample.runnable && !e.runnable) {
             // Placed where the others are now, not where they were when somebody last asked.
             self.advance(list);
         }
         let Some(e) = list.get_mut(id) else {
-            return;
+            return Ns::ZERO;
         };
         let ran = e.see(sample.ran);
         if self.on && !e.in_slices {
@@ -329,6 +329,7 @@ impl Turn {
         } else if self.successor.is_some_and(|(s, _)| s == id) {
             self.used_ahead = self.used_ahead.saturating_add(ran);
         }
+        ran
     }
 
     /// Takes in the result of the call under way; returns a TSG that takes no more turns for it.

@@ -282,12 +282,13 @@ impl Budgets {
     /// time may have spent a budget, or one may still have a slice of before it was spent, and charges
     /// when it is through.
     ///
-    /// `held`: the level for which others are kept off the GPU, since this time or an earlier step.
+    /// `served`: GPU time that best-effort has had, and by when. `held`: the level for which others are
+    /// kept off the GPU, since this time or an earlier step.
     pub(crate) fn step(
         &mut self,
         driver: &impl Calls,
-        gpu: gpu::Id,
-        activity: &Activity,
+        (gpu, activity): (gpu::Id, &Activity),
+        served: Option<(Ns, Ns)>,
         held: Option<(Level, Ns)>,
     ) -> Next {
         self.follow.step();
@@ -297,6 +298,10 @@ impl Budgets {
             return Next::Again;
         }
         let now = Ns(now_ns());
+        for (_, server) in &mut self.servers {
+            let (ran, at) = served.unzip();
+            server.serve(at.unwrap_or(now), ran);
+        }
         let since = self.held.or(held);
         self.held = held.map(|(level, _)| (level, now));
         let since = since.map(|(level, since)| (level, now.saturating_sub(since)));

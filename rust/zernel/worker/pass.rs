@@ -322,6 +322,7 @@ impl Pass {
             .exclusion
             .lock()
             .step(&driver, &device, abilities.preempt, throttled);
+        let served = self.rotation.lock().served();
         let held = match state {
             exclusion::State::Nobody => None,
             exclusion::State::Below(level, since) => Some((level, since)),
@@ -332,7 +333,7 @@ impl Pass {
             }
             exclusion::State::Again(held) => {
                 // The time until then is charged.
-                budgets.step(&driver, self.gpu, &self.activity, held);
+                budgets.step(&driver, (self.gpu, &self.activity), served, held);
                 return rotation::Next::Again;
             }
         };
@@ -340,7 +341,7 @@ impl Pass {
             // Turns stand still.
             device.set_handing_over(false);
         }
-        let charge = budgets.step(&driver, self.gpu, &self.activity, held);
+        let charge = budgets.step(&driver, (self.gpu, &self.activity), served, held);
         device.set_lc_busy(budgets.is_busy());
         if budgets.throttled() != throttled {
             // Requests of levels with a spent budget exclude no TSG, and they keep nothing.

@@ -61,6 +61,8 @@ pub(crate) struct Rotation {
     polled: bool,
     /// The look at all that is under way, where it does not.
     look: Option<Poll>,
+    /// GPU time that was seen in turns, and when the last look at those that run began.
+    ran: (Ns, Ns),
 }
 
 /// TSGs that are looked at together.
@@ -98,6 +100,7 @@ impl Rotation {
             walk: Walk::new(Looker::Turns),
             is_busy: false,
             look: None,
+            ran: (Ns::ZERO, Ns::ZERO),
         }
     }
 
@@ -130,6 +133,13 @@ impl Rotation {
     /// True if a TSG had something to run, since it began.
     pub(crate) fn is_busy(&self) -> bool {
         self.is_busy
+    }
+
+    /// GPU time that best-effort was seen to have, and by when; `None` where that is not the same for
+    /// all: it takes no turns, or on several run lists.
+    pub(crate) fn served(&self) -> Option<(Ns, Ns)> {
+        let is_one = self.turns.discipline().is_some() && self.lists.len() == 1;
+        is_one.then_some(self.ran)
     }
 
     /// Takes over the tunables.
@@ -283,6 +293,7 @@ impl Rotation {
     /// Looks at the TSGs that run, first at those in their turns, and at some that were reported.
     fn look(&mut self, driver: &impl Calls, activity: &Activity) {
         let mut batch = Batch::default();
+        self.ran.1 = Ns(now_ns());
         for at in 0..self.lists.len() {
             let Some(list) = self.lists.get(at) else {
                 break;
@@ -343,7 +354,8 @@ impl Rotation {
             self.is_busy |= sample.runnable;
             self.members.learn(slot, sample, Ns(now_ns()));
             if let Some(list) = self.lists.iter_mut().find(|list| list.runlist == runlist) {
-                list.turn.observe(&mut self.members, slot, sample);
+                let ran = list.turn.observe(&mut self.members, slot, sample);
+                self.ran.0 = self.ran.0.saturating_add(ran);
             }
         });
         batch.count = 0;

@@ -301,7 +301,7 @@ mod cases {
             budgets.take(&change(handle, false), &activity)?;
         }
         let mut steps = 0;
-        while let budget::Next::Again = budgets.step(&driver, NO_GPU, &activity, None) {
+        while let budget::Next::Again = budgets.step(&driver, (NO_GPU, &activity), None, None) {
             assert!(driver.count() <= 2 * Walk::LOOKS);
             steps += 1;
             assert!(steps < 4 * COUNT);
@@ -310,7 +310,7 @@ mod cases {
         // Until their time may have spent the budget nobody is asked about who says nothing.
         driver.count();
         activity.report(Some(7));
-        budgets.step(&driver, NO_GPU, &activity, None);
+        budgets.step(&driver, (NO_GPU, &activity), None, None);
         assert_eq!(driver.count(), 1);
         for handle in 0..COUNT {
             let gone = Change {

@@ -87,7 +87,7 @@ fn tasks_on_a_provider_that_fails() {
         ..world()
     };
     let in_a_row = World {
-        lc: vec![(false, 12, 2)],
+        lc: vec![(false, 20, 2)],
         ..fails.clone()
     };
     hold("failures", fails);
@@ -99,6 +99,7 @@ fn faults_are_found() {
     for (fault, property) in [
         (Fault::LongSlices, "latency-critical work waits bounded"),
         (Fault::NoBudget, "a level keeps to its budget"),
+        (Fault::NoBudget, "best-effort waits bounded"),
         (Fault::NoRollBack, "best-effort work completes"),
         (Fault::NoRollBack, "all that was kept off is let in"),
         (Fault::ForgetsCalls, "best-effort work completes"),

@@ -186,6 +186,12 @@ impl Worker {
         lc.map(|task| machine.stats(task).times.busy.0).sum()
     }
 
+    /// GPU time of the best-effort tasks.
+    pub(super) fn be_busy(&self, machine: &Machine) -> u64 {
+        let be = 0..self.members.0.len();
+        be.map(|task| machine.stats(task).times.busy.0).sum()
+    }
+
     fn lc_has_work(&self, machine: &Machine) -> bool {
         (self.members.0.len()..machine.tasks.len()).any(|task| machine.has_work(task))
     }
@@ -352,6 +358,8 @@ impl Worker {
 
     /// Charges the level, when its budget can be spent or back, and has its tasks follow.
     fn charge(&mut self, machine: &mut Machine) {
+        let served = self.be_busy(machine);
+        self.server.serve(Ns(machine.now), Some(Ns(served)));
         let busy = self.lc_has_work(machine);
         let held = self.exclusion.since;
         let is_due = self.due <= machine.now && (busy || self.throttled || held.is_some());

@@ -122,6 +122,8 @@ struct Run {
     lc: Vec<u64>,
     /// Ticks for which best-effort has waited in a row.
     waiting: u64,
+    /// Ticks for which it has waited and not run, and the GPU time that it has had.
+    starving: (u64, u64),
     throttled: bool,
 }
 
@@ -146,6 +148,7 @@ impl Run {
             more: world.more,
             lc: vec![0],
             waiting: 0,
+            starving: (0, 0),
             throttled: false,
         }
     }
@@ -183,10 +186,23 @@ impl Run {
         let window = (PERIOD / TICK).min(self.waiting) as usize;
         let (last, before) = (self.lc.len() - 1, self.lc.len() - 1 - window);
         let had = self.lc[last] - self.lc[before];
-        // Beyond the budget it has what is left between two charges, and its turns like best-effort.
+        // Beyond the budget it has what is left between two charges, its turns like best-effort, and as
+        // much as that has had.
         let like_be = (PERIOD - BUDGET) / 2;
-        if had > BUDGET + like_be + 2 * TICK + 2 * SWITCH {
+        let (starving, before) = self.starving;
+        let served = self.worker.be_busy(machine);
+        let credit = served.min(BUDGET / 4);
+        if had > BUDGET + like_be + credit + 2 * TICK + 2 * SWITCH {
             machine.fail("a level runs for longer than its budget");
+        }
+        self.starving = match waits && served == before {
+            true => (starving + 1, served),
+            false => (0, served),
+        };
+        // Each of the others has a slice before it, and there are a switch and a look for each.
+        let others = (machine.tasks.len() - self.be) as u64 + 1;
+        if self.starving.0 * TICK > BUDGET + others * (2 * TICK + 2 * SWITCH) {
+            machine.fail("best-effort waits for longer than a budget");
         }
     }
 
@@ -350,6 +366,9 @@ impl Model for World {
             }),
             Property::always("a level keeps to its budget", |_, state: &State| {
                 state.wrong != Some("a level runs for longer than its budget")
+            }),
+            Property::always("best-effort waits bounded", |_, state: &State| {
+                state.wrong != Some("best-effort waits for longer than a budget")
             }),
             Property::eventually("best-effort work completes", |_, state: &State| {
                 at_last(state, |end| end.be_done)

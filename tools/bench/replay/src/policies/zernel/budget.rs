@@ -15,6 +15,7 @@ use crate::world::{Event, Operation, World};
 pub(super) struct Budget {
     server: Server,
     lc: Vec<usize>,
+    be: Vec<usize>,
     /// The slice of the level, and that without a budget.
     slices: (Us, Us),
     /// Time on the engine up to the last charge.
@@ -35,6 +36,7 @@ impl Budget {
         Some(Self {
             server: Server::new(params),
             lc: world.of_role(Role::Lc).collect(),
+            be: world.of_role(Role::Be).collect(),
             slices,
             charged: 0,
             throttled: false,
@@ -50,6 +52,7 @@ impl Budget {
 
     /// Latency-critical work begins or ends.
     pub(super) fn look(&mut self, world: &mut World, busy: bool) {
+        self.serve(world);
         // While a timer is set for no later than the budget can be spent, nothing is missed.
         if busy && self.due <= world.now {
             self.charge(world, busy);
@@ -63,7 +66,13 @@ impl Budget {
         }
     }
 
+    fn serve(&mut self, world: &World) {
+        let ran = self.be.iter().map(|&group| world.busy(group)).sum();
+        self.server.serve(Ns(world.now), Some(Ns(ran)));
+    }
+
     fn charge(&mut self, world: &mut World, busy: bool) {
+        self.serve(world);
         let ran: u64 = self.lc.iter().map(|&group| world.busy(group)).sum();
         let new = ran - self.charged;
         self.charged = ran;
