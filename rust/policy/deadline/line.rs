@@ -358,7 +358,9 @@ mod tests {
         assert_eq!(line.next(LANE, NOW), None);
         assert_eq!(line.busy_until(LANE, NOW), Some(Ns(2_000)));
         assert_eq!(line.unwatched(LANE), first);
-        first.map(|first| line.is_watched(first));
+        if let Some(first) = first {
+            line.is_watched(first);
+        }
         assert_eq!(line.unwatched(LANE), None);
         // For its lease.
         assert_eq!(line.next(LANE, Ns(2_000)), second);
