@@ -4,7 +4,8 @@
 //!
 //! A TSG yields first: it has the slice and the interleave level of best-effort, two calls. If it still
 //! has something to run after [`BOUND`], it is taken off as for a request without a holder, two more. It gets
-//! all back by three. Nothing is tried a second time for the same hold, but what the provider put off.
+//! all back by three. Nothing is tried a second time for the same hold, but what the provider put off. After
+//! an answer that tells of more than one TSG the others are left alone.
 
 use super::{
     calls::{
@@ -24,6 +25,7 @@ use crate::{
             MOST, //
         },
         level::Level,
+        preempt::Verdict,
         units::{
             Ms,
             Ns, //
@@ -48,6 +50,16 @@ enum State {
     Off,
     /// It could not be.
     Refused,
+}
+
+/// The outcome of a look at a TSG that yields.
+enum Pressed {
+    /// It is to be looked at then.
+    Until(Option<Ns>),
+    /// The provider cannot take any off now.
+    PutOff(Ms),
+    /// The GPU does not respond.
+    NotResponding,
 }
 
 /// A TSG that is held.
@@ -127,8 +139,12 @@ impl Takeover {
         }
         let mut at = until;
         for held in self.held.iter_mut().flatten() {
-            let due = held.press(driver, can_preempt);
-            at = [at, due].into_iter().flatten().min();
+            match held.press(driver, can_preempt) {
+                Pressed::Until(due) => at = [at, due].into_iter().flatten().min(),
+                Pressed::PutOff(delay) => return Next::Wait(delay),
+                // The GPU is left alone until its provider reports it back.
+                Pressed::NotResponding => return Next::Idle,
+            }
         }
         at.map_or(Next::Idle, Next::At)
     }
@@ -159,20 +175,20 @@ impl Takeover {
 }
 
 impl Held {
-    /// Takes it off the GPU if it still has something to run. Returns when to look again.
-    fn press(&mut self, driver: &Driver<'_>, can_preempt: bool) -> Option<Ns> {
+    /// Takes it off the GPU if it still has something to run.
+    fn press(&mut self, driver: &Driver<'_>, can_preempt: bool) -> Pressed {
         let State::Yields(after) = self.state else {
-            return None;
+            return Pressed::Until(None);
         };
         let due = self.since.saturating_add(after);
         let now = Ns(now_ns());
         if now < due {
-            return Some(due);
+            return Pressed::Until(Some(due));
         }
         let found = registry::with(|r| r.yielding(self.named.id)).unwrap_or(None);
         let Some(found) = found else {
             self.state = State::Refused;
-            return None;
+            return Pressed::Until(None);
         };
         let load = driver.load(self.named.handle);
         if found.excluded || load.is_ok_and(|load| !load.runnable) {
@@ -180,18 +196,26 @@ impl Held {
             let passed = now.saturating_sub(self.since);
             let after = passed.saturating_add(passed).max(BOUND);
             self.state = State::Yields(after);
-            return Some(self.since.saturating_add(after));
+            return Pressed::Until(Some(self.since.saturating_add(after)));
         }
         let verdict = exclude_one(driver, self.named, found.timeout, can_preempt);
-        // Without a registry there is nothing to count.
-        let _ = registry::with(|r| {
+        let delay = registry::with(|r| {
             r.was_excluded(driver.gpu, self.named.id, self.level, verdict);
+            let is_put_off = !verdict.concerns_one() && verdict != Verdict::NotResponding;
+            is_put_off.then(|| r.put_off(driver.gpu)).flatten()
         });
+        if let Ok(Some(delay)) = delay {
+            // It yields on, and is tried again then.
+            return Pressed::PutOff(delay);
+        }
         self.state = match verdict.is_off() {
             true => State::Off,
             false => State::Refused,
         };
-        None
+        match verdict {
+            Verdict::NotResponding => Pressed::NotResponding,
+            _ => Pressed::Until(None),
+        }
     }
 
     /// Gives it back what it had. Returns when to come back if the provider cannot do so now.
