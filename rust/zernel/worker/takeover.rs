@@ -52,10 +52,12 @@ enum State {
     Refused,
 }
 
-/// The outcome of a look at a TSG that yields.
+/// The outcome for a TSG.
 enum Pressed {
-    /// It is to be looked at then.
+    /// No provider was called. It is to be looked at then.
     Until(Option<Ns>),
+    /// The provider was called.
+    Called,
     /// The provider cannot take any off now.
     PutOff(Ms),
     /// The GPU does not respond.
@@ -111,7 +113,8 @@ impl Takeover {
         }
     }
 
-    /// Has TSGs yield, takes some off the GPU and gives others back, as the requests of the GPU have it.
+    /// Has TSGs yield, and takes one off the GPU or gives one back, as the requests of the GPU have it. Others
+    /// that wait for the worker are looked at before the next one.
     pub(super) fn step(&mut self, driver: &Driver<'_>, device: &Device, can_preempt: bool) -> Next {
         let now = Ns(now_ns());
         let (wishes, until) = device.order.wishes(now);
@@ -124,10 +127,14 @@ impl Takeover {
             let Some(held) = place.filter(|held| !is_wanted(held)) else {
                 continue;
             };
-            if let Some(delay) = held.give_back(driver) {
-                return Next::Wait(delay);
+            match held.give_back(driver) {
+                Pressed::PutOff(delay) => return Next::Wait(delay),
+                Pressed::Called => {
+                    *place = None;
+                    return Next::Called;
+                }
+                _ => *place = None,
             }
-            *place = None;
         }
         let mut is_new = false;
         for wish in wishes.iter().flatten() {
@@ -141,6 +148,7 @@ impl Takeover {
         for held in self.held.iter_mut().flatten() {
             match held.press(driver, can_preempt) {
                 Pressed::Until(due) => at = [at, due].into_iter().flatten().min(),
+                Pressed::Called => return Next::Called,
                 Pressed::PutOff(delay) => return Next::Wait(delay),
                 // The GPU is left alone until its provider reports it back.
                 Pressed::NotResponding => return Next::Idle,
@@ -196,7 +204,7 @@ impl Held {
             let passed = now.saturating_sub(self.since);
             let after = passed.saturating_add(passed).max(BOUND);
             self.state = State::Yields(after);
-            return Pressed::Until(Some(self.since.saturating_add(after)));
+            return Pressed::Called;
         }
         let verdict = exclude_one(driver, self.named, found.timeout, can_preempt);
         let delay = registry::with(|r| {
@@ -214,12 +222,12 @@ impl Held {
         };
         match verdict {
             Verdict::NotResponding => Pressed::NotResponding,
-            _ => Pressed::Until(None),
+            _ => Pressed::Called,
         }
     }
 
-    /// Gives it back what it had. Returns when to come back if the provider cannot do so now.
-    fn give_back(&self, driver: &Driver<'_>) -> Option<Ms> {
+    /// Gives it back what it had.
+    fn give_back(&self, driver: &Driver<'_>) -> Pressed {
         let id = self.named.id;
         let known = self.state == State::Off
             && registry::with(|r| r.will_exclude(id, false)).unwrap_or(false);
@@ -234,7 +242,7 @@ impl Held {
                 delay
             });
             if let Ok(Some(delay)) = delay {
-                return Some(delay);
+                return Pressed::PutOff(delay);
             }
         }
         // Without a registry nothing is in force.
@@ -243,7 +251,10 @@ impl Held {
             // It may be one to exclude for others.
             r.add_news(id);
         });
-        None
+        match known {
+            true => Pressed::Called,
+            false => Pressed::Until(None),
+        }
     }
 }
 
