@@ -48,6 +48,19 @@ impl Registry {
         (gpu.waits_until.0 > now_ns()).then_some(gpu.waits_until)
     }
 
+    /// The provider of a GPU said "not now" to a call that no other answer tells of. Returns when to come
+    /// back.
+    pub(crate) fn put_off(&mut self, id: gpu::Id) -> Option<Ms> {
+        let now = now_ns();
+        let gpu = self.gpus.get_mut(&id).filter(|gpu| !gpu.closing)?;
+        if let Some(left @ 1..) = gpu.waits_until.0.checked_sub(now) {
+            // It said so with another answer.
+            return Some(Ms(left.div_ceil(1_000_000) as u32));
+        }
+        gpu.retries += 1;
+        Some(gpu.back_off())
+    }
+
     /// When the next TSG in the queue of a GPU that is left alone may be taken.
     pub(crate) fn next_due(&self, id: gpu::Id) -> Option<Ns> {
         self.gpus.get(&id).filter(|gpu| !gpu.unresponsive)?;

@@ -286,15 +286,16 @@ impl Group {
     }
 
     /// The deadlines of its requests that are not over, of some of its slots. Holds the members for a
-    /// few of them at a time.
-    pub(crate) fn open(&self, now: Ns) -> Open {
+    /// few of them at a time, and waits for nobody: a thread of the TSG's owner may hold them for long.
+    /// `None`: one does.
+    pub(crate) fn open(&self, now: Ns) -> Option<Open> {
         let mut open = Open::NONE;
         let mut next = 0;
         for _ in 0..PIECES {
-            let members = self.members.lock();
+            let members = self.members.try_lock()?;
             for _ in 0..PIECE {
                 let Some(cursor) = members.cursor_lower_bound(&next) else {
-                    return open;
+                    return Some(open);
                 };
                 let (&address, slot) = cursor.current();
                 if let Some(deadline) = slot.deadline() {
@@ -303,7 +304,7 @@ impl Group {
                 next = address.saturating_add(1);
             }
         }
-        open
+        Some(open)
     }
 
     /// Ends the requests of a GPU that is suspended or retrying.
@@ -319,4 +320,21 @@ impl Group {
 
 fn address<M: Member>(slot: &Arc<M>) -> usize {
     core::ptr::from_ref::<M>(slot) as usize
+}
+
+#[cfg(zernel_kunit)]
+#[kernel::macros::kunit_tests(zernel_request_group)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_look_for_deadlines_waits_for_nobody() -> Result {
+        let (gpu, stats) = (Device::new(true, false)?, Shared::new()?);
+        let group = Group::new(TsgId(1), gpu, stats, Some(Level::LC), 0)?;
+        let held = group.members.lock();
+        assert!(group.open(Ns(1)).is_none());
+        drop(held);
+        assert!(group.open(Ns(1)).is_some());
+        Ok(())
+    }
 }

@@ -177,7 +177,11 @@ impl Slack {
                 watched.seen = Ns::ZERO;
                 continue;
             };
-            let open = claim.group.open(now);
+            let Some(open) = claim.group.open(now) else {
+                // One of its threads is at them: the last decision holds for this quantum.
+                is_open |= watched.was_open;
+                continue;
+            };
             let has_some = open.first().is_some();
             is_open |= has_some;
             if has_some {

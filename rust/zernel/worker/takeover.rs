@@ -4,7 +4,8 @@
 //!
 //! A TSG yields first: it has the slice and the interleave level of best-effort, two calls. If it still
 //! has something to run after [`BOUND`], it is taken off as for a request without a holder, two more. It gets
-//! all back by three. Nothing is tried a second time for the same hold, but what the provider put off.
+//! all back by three. Nothing is tried a second time for the same hold, but what the provider put off. After
+//! an answer that tells of more than one TSG the others are left alone.
 
 use super::{
     calls::{
@@ -24,6 +25,7 @@ use crate::{
             MOST, //
         },
         level::Level,
+        preempt::Verdict,
         units::{
             Ms,
             Ns, //
@@ -48,6 +50,18 @@ enum State {
     Off,
     /// It could not be.
     Refused,
+}
+
+/// The outcome for a TSG.
+enum Pressed {
+    /// No provider was called. It is to be looked at then.
+    Until(Option<Ns>),
+    /// The provider was called.
+    Called,
+    /// The provider cannot take any off now.
+    PutOff(Ms),
+    /// The GPU does not respond.
+    NotResponding,
 }
 
 /// A TSG that is held.
@@ -99,7 +113,8 @@ impl Takeover {
         }
     }
 
-    /// Has TSGs yield, takes some off the GPU and gives others back, as the requests of the GPU have it.
+    /// Has TSGs yield, and takes one off the GPU or gives one back, as the requests of the GPU have it. Others
+    /// that wait for the worker are looked at before the next one.
     pub(super) fn step(&mut self, driver: &Driver<'_>, device: &Device, can_preempt: bool) -> Next {
         let now = Ns(now_ns());
         let (wishes, until) = device.order.wishes(now);
@@ -112,10 +127,14 @@ impl Takeover {
             let Some(held) = place.filter(|held| !is_wanted(held)) else {
                 continue;
             };
-            if let Some(delay) = held.give_back(driver) {
-                return Next::Wait(delay);
+            match held.give_back(driver) {
+                Pressed::PutOff(delay) => return Next::Wait(delay),
+                Pressed::Called => {
+                    *place = None;
+                    return Next::Called;
+                }
+                _ => *place = None,
             }
-            *place = None;
         }
         let mut is_new = false;
         for wish in wishes.iter().flatten() {
@@ -127,8 +146,13 @@ impl Takeover {
         }
         let mut at = until;
         for held in self.held.iter_mut().flatten() {
-            let due = held.press(driver, can_preempt);
-            at = [at, due].into_iter().flatten().min();
+            match held.press(driver, can_preempt) {
+                Pressed::Until(due) => at = [at, due].into_iter().flatten().min(),
+                Pressed::Called => return Next::Called,
+                Pressed::PutOff(delay) => return Next::Wait(delay),
+                // The GPU is left alone until its provider reports it back.
+                Pressed::NotResponding => return Next::Idle,
+            }
         }
         at.map_or(Next::Idle, Next::At)
     }
@@ -159,20 +183,20 @@ impl Takeover {
 }
 
 impl Held {
-    /// Takes it off the GPU if it still has something to run. Returns when to look again.
-    fn press(&mut self, driver: &Driver<'_>, can_preempt: bool) -> Option<Ns> {
+    /// Takes it off the GPU if it still has something to run.
+    fn press(&mut self, driver: &Driver<'_>, can_preempt: bool) -> Pressed {
         let State::Yields(after) = self.state else {
-            return None;
+            return Pressed::Until(None);
         };
         let due = self.since.saturating_add(after);
         let now = Ns(now_ns());
         if now < due {
-            return Some(due);
+            return Pressed::Until(Some(due));
         }
         let found = registry::with(|r| r.yielding(self.named.id)).unwrap_or(None);
         let Some(found) = found else {
             self.state = State::Refused;
-            return None;
+            return Pressed::Until(None);
         };
         let load = driver.load(self.named.handle);
         if found.excluded || load.is_ok_and(|load| !load.runnable) {
@@ -180,22 +204,30 @@ impl Held {
             let passed = now.saturating_sub(self.since);
             let after = passed.saturating_add(passed).max(BOUND);
             self.state = State::Yields(after);
-            return Some(self.since.saturating_add(after));
+            return Pressed::Called;
         }
         let verdict = exclude_one(driver, self.named, found.timeout, can_preempt);
-        // Without a registry there is nothing to count.
-        let _ = registry::with(|r| {
+        let delay = registry::with(|r| {
             r.was_excluded(driver.gpu, self.named.id, self.level, verdict);
+            let is_put_off = !verdict.concerns_one() && verdict != Verdict::NotResponding;
+            is_put_off.then(|| r.put_off(driver.gpu)).flatten()
         });
+        if let Ok(Some(delay)) = delay {
+            // It yields on, and is tried again then.
+            return Pressed::PutOff(delay);
+        }
         self.state = match verdict.is_off() {
             true => State::Off,
             false => State::Refused,
         };
-        None
+        match verdict {
+            Verdict::NotResponding => Pressed::NotResponding,
+            _ => Pressed::Called,
+        }
     }
 
-    /// Gives it back what it had. Returns when to come back if the provider cannot do so now.
-    fn give_back(&self, driver: &Driver<'_>) -> Option<Ms> {
+    /// Gives it back what it had.
+    fn give_back(&self, driver: &Driver<'_>) -> Pressed {
         let id = self.named.id;
         let known = self.state == State::Off
             && registry::with(|r| r.will_exclude(id, false)).unwrap_or(false);
@@ -210,7 +242,7 @@ impl Held {
                 delay
             });
             if let Ok(Some(delay)) = delay {
-                return Some(delay);
+                return Pressed::PutOff(delay);
             }
         }
         // Without a registry nothing is in force.
@@ -219,7 +251,10 @@ impl Held {
             // It may be one to exclude for others.
             r.add_news(id);
         });
-        None
+        match known {
+            true => Pressed::Called,
+            false => Pressed::Until(None),
+        }
     }
 }
 

@@ -153,6 +153,7 @@ pub const SUITE: Suite = suite(
         case("order_taker_is_killed", takeover::one_is_killed),
         case("order_changes_meanwhile", takeover::the_order_changes),
         case("order_provider_fails", takeover::the_provider_fails),
+        case("order_is_tried_again", takeover::is_tried_again),
         case("order_holds_are_bounded", takeover::is_bounded),
         case("order_cannot_take", takeover::cannot_take),
         case("order_lacks_an_operation", takeover::lacks_an_operation),

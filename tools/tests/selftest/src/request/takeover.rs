@@ -286,6 +286,28 @@ pub(super) fn the_provider_fails() -> Outcome {
     Ok(())
 }
 
+/// One that the provider put off is taken off the GPU later.
+pub(super) fn is_tried_again() -> Outcome {
+    use libzernel::sim::Operation;
+    use rustix::io::Errno;
+    for error in [Errno::AGAIN, Errno::NOMEM] {
+        let lab = stage()?;
+        let (late, early) = (urgent(&lab)?, urgent(&lab)?);
+        let (victim, _) = works(&late)?;
+        let before = lab.sim.injected(0, Operation::Preempt)?;
+        super::fail_next(&lab, Operation::Preempt, error, 1)?;
+        let (taker, seq) = runs(&early, EARLY, Duration::from_millis(500))?;
+        wait_enabled(&late, false)?;
+        let failed = lab.sim.injected(0, Operation::Preempt)? - before;
+        check_eq!(failed, 1, "{error}");
+        early.wait(seq)?;
+        early.slot(0).done_call(taker)?;
+        has_all(&lab, &late)?;
+        late.slot(0).cancel(victim)?;
+    }
+    Ok(())
+}
+
 /// A user whose deadlines are always earlier, one within the other, or so early that each request goes by itself,
 /// holds another one's request for about half of the time: it is done long before its deadline.
 pub(super) fn is_bounded() -> Outcome {
