@@ -330,7 +330,7 @@ mod tests {
     #[test]
     fn a_look_for_deadlines_waits_for_nobody() -> Result {
         let (gpu, stats) = (Device::new(true, false)?, Shared::new()?);
-        let group = Group::new(TsgId(1), gpu, stats, Some(Level::LC), 0)?;
+        let group = Group::new(TsgId(1), 1, gpu, stats, Some(Level::LC), 0)?;
         let held = group.members.lock();
         assert!(group.open(Ns(1)).is_none());
         drop(held);
