@@ -48,7 +48,7 @@ impl Claims {
     }
 
     /// One more, which is none yet. Returns false if there is no room. In any context.
-    pub(super) fn add(&self, tsg: TsgId, user: u32) -> bool {
+    pub(crate) fn add(&self, tsg: TsgId, user: u32) -> bool {
         let mut places = self.places.lock();
         let of_user = places.iter().flatten().filter(|claim| claim.user == user);
         if of_user.count() >= OF_USER {

@@ -68,6 +68,17 @@ pub(super) struct Slack {
     watched: KVec<Watched>,
     /// No look comes before.
     due: Ns,
+    /// The look that is under way.
+    look: Option<Look>,
+}
+
+/// A look at all of them, some at a time.
+#[derive(Clone, Copy)]
+struct Look {
+    /// The next one.
+    from: usize,
+    /// One has a request with a deadline.
+    is_open: bool,
 }
 
 impl Slack {
@@ -76,6 +87,7 @@ impl Slack {
         Self {
             watched: KVec::new(),
             due: Ns::ZERO,
+            look: None,
         }
     }
 
@@ -91,6 +103,7 @@ impl Slack {
             }
         }
         self.watched.clear();
+        self.look = None;
     }
 
     /// Looks at all of them once in a quantum, while one has a request with a deadline. Returns when to
@@ -101,27 +114,43 @@ impl Slack {
         ops: &Ops,
         terms: &Terms,
     ) -> Option<Ns> {
-        let now = Ns(now_ns());
         let device = registry::with(|r| Some(r.gpu(gpu)?.requests.clone()));
         let device = device.ok().flatten()?;
-        let claims = &device.claims;
-        if now < self.due {
-            // Perhaps for a request that has just begun.
-            let are_any = claims.all().next().is_some();
-            claims.set_watched(are_any);
-            return are_any.then_some(self.due);
+        self.go_on(&Driver { ops, gpu, handle }, &device.claims, terms)
+    }
+
+    /// The same, for some of them: others that wait for the worker come in between.
+    fn go_on(&mut self, driver: &impl Calls, claims: &Claims, terms: &Terms) -> Option<Ns> {
+        let now = Ns(now_ns());
+        let look = match self.look {
+            Some(look) => look,
+            None if now < self.due => {
+                // Perhaps for a request that has just begun.
+                let are_any = claims.all().next().is_some();
+                claims.set_watched(are_any);
+                return are_any.then_some(self.due);
+            }
+            None => {
+                self.due = now.saturating_add(terms.quantum.into());
+                // Before the slots are locked: of a request that begins later, its thread tells.
+                claims.set_watched(false);
+                if self.welcome(claims, now).is_err() {
+                    return Some(self.due);
+                }
+                // Where it comes in pieces, that thread may tell in between, of one that was looked at.
+                Look {
+                    from: 0,
+                    is_open: self.watched.len() > AT_ONCE,
+                }
+            }
+        };
+        let is_open = self.look(driver, terms, now, look.from) || look.is_open;
+        let from = look.from.saturating_add(AT_ONCE);
+        if from < self.watched.len() {
+            self.look = Some(Look { from, is_open });
+            return Some(now);
         }
-        self.due = now.saturating_add(terms.quantum.into());
-        // Before the slots are locked: of a request that begins later, its thread tells.
-        claims.set_watched(false);
-        if self.welcome(claims, now).is_err() {
-            return Some(self.due);
-        }
-        let driver = Driver { ops, gpu, handle };
-        let mut is_open = false;
-        for from in (0..self.watched.len()).step_by(AT_ONCE) {
-            is_open |= self.look(&driver, terms, now, from);
-        }
+        self.look = None;
         self.part(claims, now);
         claims.set_watched(is_open);
         is_open.then_some(self.due)
@@ -166,7 +195,7 @@ impl Slack {
     }
 
     /// Looks at some, from this one on. Returns whether one has a request with a deadline.
-    fn look(&mut self, driver: &Driver<'_>, terms: &Terms, now: Ns, from: usize) -> bool {
+    fn look(&mut self, driver: &impl Calls, terms: &Terms, now: Ns, from: usize) -> bool {
         let mut looked: [Option<Looked>; AT_ONCE] = [const { None }; AT_ONCE];
         let (mut handles, mut count, mut is_open) = ([0; AT_ONCE], 0, false);
         let some = self.watched.iter_mut().enumerate().skip(from);
@@ -228,5 +257,61 @@ impl Watched {
             // Without a registry there is nothing to change.
             let _ = registry::with(|r| r.set_slice(self.id, slice));
         }
+    }
+}
+
+#[cfg(zernel_kunit)]
+#[kernel::macros::kunit_tests(zernel_worker_slack)]
+mod tests {
+    use super::*;
+    use crate::{
+        policy::units::Ms,
+        request::device::Device, //
+    };
+
+    /// A provider without a TSG.
+    struct Nobody;
+
+    impl Calls for Nobody {
+        fn load(&self, _tsg: u64) -> Result<Sample> {
+            Err(ENOENT)
+        }
+
+        fn set_enabled(&self, _tsg: u64, _enabled: bool) -> Result {
+            Err(ENOENT)
+        }
+
+        fn will_enable(&self, _id: tsg::Id, _enabled: bool) -> bool {
+            false
+        }
+
+        fn was_enabled(&self, _id: tsg::Id, _enabled: bool, _result: Result) -> Option<Ms> {
+            None
+        }
+    }
+
+    const MANY: usize = 4 * AT_ONCE;
+
+    #[test]
+    fn a_look_is_in_pieces() -> Result {
+        let device = Device::new(true, false)?;
+        let claims = &device.claims;
+        for tsg in 0..MANY as u64 {
+            assert!(claims.add(tsg::Id(u64::MAX - tsg), 1));
+        }
+        let terms = Terms {
+            quantum: Us(60_000_000),
+            ..Terms::USUAL
+        };
+        let mut slack = Slack::new();
+        for _ in 1..MANY / AT_ONCE {
+            let due = slack.go_on(&Nobody, claims, &terms);
+            assert!(due.is_some_and(|due| due <= Ns(now_ns())));
+            assert_eq!(claims.all().count(), MANY);
+        }
+        let due = slack.go_on(&Nobody, claims, &terms);
+        assert!(due.is_some_and(|due| due > Ns(now_ns())));
+        assert_eq!(claims.all().count(), 0);
+        Ok(())
     }
 }
