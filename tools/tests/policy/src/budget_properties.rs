@@ -104,7 +104,8 @@ proptest! {
     }
 
     /// Beside best-effort that runs, a level has no more than its budget in each period, what that has had,
-    /// and what it overran by. Best-effort never waits for longer than a period's budget.
+    /// and what it overran by. Best-effort never waits for longer than a period's budget, where charges come
+    /// in the rest of the period.
     #[test]
     fn best_effort_has_as_much_as_the_level_has_beyond_its_budget(
         params in params(),
@@ -130,7 +131,9 @@ proptest! {
                 waits += ran;
                 server.charge(Ns(now), Ns(ran));
             }
-            if params.budget() < params.period() {
+            // A charge that is later than the rest of the period finds budget that is back already.
+            let rest_of_period = params.period().0 - params.budget().0;
+            if largest + params.period().0.div_ceil(60) <= rest_of_period {
                 prop_assert!(waits <= params.budget().0 + 2 * largest, "{waits}");
             }
             let until = match server.state(Ns(now)) {
