@@ -231,7 +231,7 @@ pub(super) fn a_liar_gains_nothing() -> Outcome {
     wait_until_within(2 * SOON, "the liar has run", || {
         liar.begin(Duration::from_nanos(1))?;
         let ran = busy(&liar)? - before.0;
-        // What its requests with time may have given is used up by then.
+        // Time that its first requests may have given is used up by then.
         if ran > SPENT_NS {
             longest = longest.max(liar.slice()?);
         }
