@@ -316,7 +316,8 @@ pub(super) fn is_bounded() -> Outcome {
 }
 
 fn holds_for_half(by_itself: bool) -> Outcome {
-    const WORK: Duration = Duration::from_millis(500);
+    // Long enough for the other user to begin meanwhile, however slow the machine.
+    const WORK: Duration = Duration::from_secs(2);
     let lab = stage()?;
     let client = urgent(&lab)?;
     let (ours, theirs) = passing::pair()?;
@@ -360,10 +361,14 @@ fn holds_for_half(by_itself: bool) -> Outcome {
     let began = Timestamp::now();
     let last = client.submit(&slot, request, WORK)?;
     slot.ready_call(request)?;
+    let before = client.context.stats()?.slice_changes;
     passing::send_number(&ours, 1)?;
-    wait_enabled(&client, false)?;
     client.wait(last)?;
     let took = Timestamp::now().since(began);
+    ensure!(
+        client.context.stats()?.slice_changes > before,
+        "it was never held"
+    );
     slot.done_call(request)?;
     child.kill()?;
     child.end()?;
