@@ -10,6 +10,7 @@ mod fresh;
 pub(crate) mod line;
 mod load;
 pub(crate) mod preemptive;
+pub(crate) mod quota;
 pub(crate) mod trust;
 mod turns;
 mod users;

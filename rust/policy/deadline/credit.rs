@@ -141,7 +141,6 @@ mod tests {
     fn hold(by: u32, at: Ns) -> Hold {
         Hold {
             until: Ns(u64::MAX),
-            since: at,
             counted: at,
             by,
         }

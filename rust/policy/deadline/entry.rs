@@ -54,7 +54,6 @@ pub(super) struct Terms {
 pub(super) struct Hold {
     /// The end of its lease.
     pub(super) until: Ns,
-    pub(super) since: Ns,
     /// Its time up to there is counted.
     pub(super) counted: Ns,
     /// The user of the request that has the GPU meanwhile, or had it last.

@@ -25,11 +25,9 @@ use super::{
         Entry,
         Part, //
     },
+    quota::Quota,
     trust::Trusts,
-    users::{
-        Askers,
-        Held, //
-    },
+    users::Askers, //
 };
 use crate::policy::units::Ns;
 
@@ -132,12 +130,11 @@ impl Line {
 
     /// A place that is free. `spare`: so many of the user's will be, too.
     fn free_place(&self, lane: Lane, user: u32, spare: usize) -> Result<usize, Refused> {
-        let mut held = Held::new(lane, user);
-        self.entries
-            .iter()
-            .flatten()
-            .for_each(|entry| held.count(entry));
-        held.may_take(Self::ROOM, spare)?;
+        let mut quota = Quota::new(lane.level, user);
+        for entry in self.entries.iter().flatten() {
+            quota.count(entry.lane.level, entry.user);
+        }
+        quota.may_take(Self::ROOM, spare)?;
         let free = self.entries.iter().position(Option::is_none);
         free.ok_or(Refused::NoRoom)
     }

@@ -69,8 +69,6 @@ pub(crate) struct Wish {
     pub(crate) tsg: u64,
     /// The level of its request.
     pub(crate) level: Level,
-    /// Since when.
-    pub(crate) since: Ns,
 }
 
 impl Entry {
@@ -148,7 +146,7 @@ impl Line {
     pub(crate) fn wishes(&self, now: Ns) -> [Option<Wish>; MOST] {
         let mut wishes = [None; MOST];
         for (_, entry) in self.held() {
-            let (Some(terms), Part::Held(hold)) = (entry.terms, entry.part) else {
+            let (Some(terms), Part::Held(_)) = (entry.terms, entry.part) else {
                 continue;
             };
             let is_same = |other: &Entry| other.terms.is_some_and(|t| t.tsg == terms.tsg);
@@ -161,7 +159,6 @@ impl Line {
                 *wish = Some(Wish {
                     tsg: terms.tsg,
                     level: entry.lane.level,
-                    since: hold.since,
                 });
             }
         }
@@ -281,7 +278,6 @@ impl Line {
                 terms.holds = terms.holds.saturating_add(1);
                 entry.part = Part::Held(Hold {
                     until,
-                    since: now,
                     counted: now,
                     by,
                 });

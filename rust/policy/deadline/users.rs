@@ -1,14 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
-//! The users of an order of deadlines: the time and the places that each of them may have.
+//! The users of an order of deadlines: the time that each of them may have.
 
-use super::{
-    entry::{
-        Entry,
-        Lane,
-        Refused, //
-    },
-    HORIZON,
-};
+use super::HORIZON;
 use crate::policy::{
     level::{
         self,
@@ -54,64 +47,6 @@ impl Askers {
         let of_level = self.0.get_mut(level.number() as usize);
         of_level.map_or(1, |asked| asked.ask(user, now))
     }
-}
-
-/// The places that a user and all have where it wants one more.
-///
-/// Half of them are for levels above that of TSGs without a class. A user may have as many as it leaves free
-/// for others, so that some together never have all (the dynamic threshold of Choudhury, Hahne: *Dynamic queue
-/// length thresholds for shared-memory packet switches*, 1998).
-pub(super) struct Held {
-    is_high: bool,
-    user: u32,
-    own: usize,
-    low: usize,
-    all: usize,
-}
-
-impl Held {
-    /// None, for one that wants a place in a lane.
-    pub(super) fn new(lane: Lane, user: u32) -> Self {
-        Self {
-            is_high: is_high(lane),
-            user,
-            own: 0,
-            low: 0,
-            all: 0,
-        }
-    }
-
-    /// One that is taken.
-    pub(super) fn count(&mut self, entry: &Entry) {
-        let is_low = !is_high(entry.lane);
-        self.all = self.all.saturating_add(1);
-        self.low = self.low.saturating_add(usize::from(is_low));
-        let is_own = entry.user == self.user && (is_low || self.is_high);
-        self.own = self.own.saturating_add(usize::from(is_own));
-    }
-
-    /// One more, of `room`, where so many of the user's own are given back for it.
-    ///
-    /// # Errors
-    ///
-    /// [`Refused::NoRoom`], [`Refused::OverQuota`].
-    pub(super) fn may_take(&self, room: usize, given_back: usize) -> Result<(), Refused> {
-        let left = room.saturating_sub(self.all);
-        let free = match self.is_high {
-            true => left,
-            false => (room / 2).saturating_sub(self.low).min(left),
-        };
-        let own = self.own.saturating_sub(given_back);
-        match free.saturating_add(given_back) {
-            0 => Err(Refused::NoRoom),
-            free if own < free => Ok(()),
-            _ => Err(Refused::OverQuota),
-        }
-    }
-}
-
-fn is_high(lane: Lane) -> bool {
-    lane.level.is_above(Level::DEFAULT)
 }
 
 #[cfg(any(test, zernel_kunit))]

@@ -7,6 +7,10 @@ use crate::{
         IrqLock, //
     },
     ids::TsgId,
+    policy::{
+        deadline::quota::Quota,
+        level::Level, //
+    },
 };
 use kernel::{
     prelude::*,
@@ -16,16 +20,14 @@ use kernel::{
     },
 };
 
-/// TSGs of a GPU that count; others have the slices of their levels.
+/// TSGs of a GPU that count; others have the slices of their levels. A user has a part of them.
 pub(crate) const ROOM: usize = 64;
 
-/// Those of a user.
-const OF_USER: usize = 32;
-
-/// A TSG, and the user whose request made it one of them.
+/// A TSG, with its level, and the user whose request made it one of them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Claim {
     tsg: TsgId,
+    level: Level,
     user: u32,
 }
 
@@ -47,18 +49,34 @@ impl Claims {
         })
     }
 
-    /// One more, which is none yet. Returns false if there is no room. In any context.
-    pub(crate) fn add(&self, tsg: TsgId, user: u32) -> bool {
+    /// A TSG is one of them. Returns false if there is no room for it. In any context.
+    pub(crate) fn add(&self, tsg: TsgId, level: Level, user: u32) -> bool {
         let mut places = self.places.lock();
-        let of_user = places.iter().flatten().filter(|claim| claim.user == user);
-        if of_user.count() >= OF_USER {
-            return false;
+        let mut quota = Quota::new(level, user);
+        for claim in places.iter().flatten() {
+            if claim.tsg == tsg {
+                // Another slot of it was as fast.
+                return true;
+            }
+            quota.count(claim.level, claim.user);
         }
         let free = places.iter_mut().find(|place| place.is_none());
-        free.is_some_and(|free| {
-            *free = Some(Claim { tsg, user });
-            true
-        })
+        match (free, quota.may_take(ROOM, 0)) {
+            (Some(free), Ok(())) => {
+                *free = Some(Claim { tsg, level, user });
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// The level of a TSG is another one.
+    pub(crate) fn set_level(&self, tsg: TsgId, level: Level) {
+        for claim in self.places.lock().iter_mut().flatten() {
+            if claim.tsg == tsg {
+                claim.level = level;
+            }
+        }
     }
 
     /// A TSG has none for some time.
@@ -92,22 +110,53 @@ impl Claims {
 mod tests {
     use crate::request::claims::*;
 
+    const LOW: Level = Level::DEFAULT;
+
+    /// So many of a user become ones.
+    fn fill(claims: &Claims, level: Level, user: u32) -> usize {
+        let of_user = u64::from(user) << 32 | u64::from(level.number()) << 16;
+        let new = (of_user..).take(2 * ROOM);
+        new.take_while(|tsg| claims.add(TsgId(*tsg), level, user))
+            .count()
+    }
+
     #[test]
     fn there_is_room_for_some_of_each_user() -> Result {
         let claims = KBox::pin_init(Claims::new(), GFP_KERNEL)?;
-        for tsg in 0..OF_USER as u64 {
-            assert!(claims.add(TsgId(tsg), 1));
+        for (user, some) in [(1, 16), (2, 8), (3, 4), (4, 2), (5, 1), (6, 1), (7, 0)] {
+            assert_eq!(fill(&claims, LOW, user), some);
         }
-        assert!(!claims.add(TsgId(100), 1));
-        for tsg in 0..OF_USER as u64 {
-            assert!(claims.add(TsgId(200 + tsg), 2));
+        // The other half is for those with a class.
+        assert_eq!(fill(&claims, Level::LC, 8), 16);
+        assert_eq!(fill(&claims, Level::LC, 9), 8);
+        claims.remove(TsgId(u64::from(8u32) << 32));
+        assert!(claims.add(TsgId(7), Level::LC, 10));
+        assert!(claims.all().any(|tsg| tsg == TsgId(7)));
+        assert_eq!(claims.all().count(), ROOM / 2 + 24);
+        Ok(())
+    }
+
+    #[test]
+    fn a_tsg_has_one_place() -> Result {
+        let claims = KBox::pin_init(Claims::new(), GFP_KERNEL)?;
+        for _ in 0..2 {
+            assert!(claims.add(TsgId(1), LOW, 1));
         }
-        assert!(!claims.add(TsgId(300), 3));
-        claims.remove(TsgId(7));
-        assert!(claims.add(TsgId(300), 3));
-        assert!(claims.all().any(|tsg| tsg == TsgId(300)));
-        assert!(claims.all().all(|tsg| tsg != TsgId(7)));
-        assert_eq!(claims.all().count(), ROOM);
+        assert_eq!(claims.all().count(), 1);
+        claims.remove(TsgId(1));
+        assert_eq!(claims.all().count(), 0);
+        Ok(())
+    }
+
+    #[test]
+    fn a_lowered_one_counts_among_the_low() -> Result {
+        let claims = KBox::pin_init(Claims::new(), GFP_KERNEL)?;
+        assert_eq!(fill(&claims, Level::LC, 1), ROOM / 2);
+        for tsg in claims.all() {
+            claims.set_level(tsg, LOW);
+        }
+        assert_eq!(fill(&claims, LOW, 2), 0);
+        assert_eq!(fill(&claims, Level::LC, 2), ROOM / 4);
         Ok(())
     }
 }

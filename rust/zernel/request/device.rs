@@ -203,10 +203,10 @@ impl Device {
         self.kicks.take()
     }
 
-    /// A request with a deadline began. `is_new`: of a TSG that is not one of [`Self::claims`]. Returns
-    /// whether it is one. With the slot locked.
-    pub(super) fn claim(&self, tsg: TsgId, is_new: bool, user: u32) -> bool {
-        let is_one = !is_new || self.claims.add(tsg, user);
+    /// A request with a deadline began. `new`: the level and the user of a TSG that is not one of
+    /// [`Self::claims`]. Returns true if it is one now. With the slot locked.
+    pub(super) fn claim(&self, tsg: TsgId, new: Option<(Level, u32)>) -> bool {
+        let is_one = new.is_none_or(|(level, user)| self.claims.add(tsg, level, user));
         if !self.claims.are_watched() {
             // Where there is no room, for a look at those that need theirs no more.
             self.wake();

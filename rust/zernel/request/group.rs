@@ -119,7 +119,7 @@ impl Group {
     }
 
     /// The level in force.
-    pub(super) fn level(&self) -> Option<Level> {
+    pub(crate) fn level(&self) -> Option<Level> {
         Level::new(self.level.load(Relaxed))
     }
 
@@ -271,11 +271,12 @@ impl Group {
 
     /// A request with a deadline has begun, with its slot locked.
     pub(super) fn claim(&self, user: Uid) {
-        if self.level().is_none_or(|level| level == Level::BE) {
+        let Some(level) = self.level().filter(|level| *level != Level::BE) else {
             return;
-        }
+        };
         let is_new = !self.claims.load(Relaxed);
-        if self.gpu.claim(self.tsg, is_new, user.0) && is_new {
+        let new = is_new.then_some((level, user.0));
+        if self.gpu.claim(self.tsg, new) && is_new {
             self.claims.store(true, Relaxed);
         }
     }

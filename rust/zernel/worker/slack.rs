@@ -12,6 +12,7 @@ use crate::{
         time::now_ns, //
     },
     policy::{
+        level::Level,
         rotation::entity::Sample,
         slices::slack::{
             Claimant,
@@ -47,6 +48,8 @@ const FORGOTTEN: Ns = Ns(1_000_000_000);
 struct Watched {
     id: tsg::Id,
     claimant: Claimant,
+    /// The level that its place counts for, once it was looked at.
+    level: Option<Level>,
     /// The slice that was decided last.
     slice: Option<Us>,
     /// When it last had a request with a deadline.
@@ -144,7 +147,7 @@ impl Slack {
                 }
             }
         };
-        let is_open = self.look(driver, terms, now, look.from) || look.is_open;
+        let is_open = self.look(driver, claims, (terms, now), look.from) || look.is_open;
         let from = look.from.saturating_add(AT_ONCE);
         if from < self.watched.len() {
             self.look = Some(Look { from, is_open });
@@ -172,6 +175,7 @@ impl Slack {
             let new = Watched {
                 id,
                 claimant: Claimant::NEW,
+                level: None,
                 slice: None,
                 seen: now,
                 was_open: true,
@@ -195,7 +199,13 @@ impl Slack {
     }
 
     /// Looks at some, from this one on. Returns whether one has a request with a deadline.
-    fn look(&mut self, driver: &impl Calls, terms: &Terms, now: Ns, from: usize) -> bool {
+    fn look(
+        &mut self,
+        driver: &impl Calls,
+        claims: &Claims,
+        (terms, now): (&Terms, Ns),
+        from: usize,
+    ) -> bool {
         let mut looked: [Option<Looked>; AT_ONCE] = [const { None }; AT_ONCE];
         let (mut handles, mut count, mut is_open) = ([0; AT_ONCE], 0, false);
         let some = self.watched.iter_mut().enumerate().skip(from);
@@ -206,6 +216,11 @@ impl Slack {
                 watched.seen = Ns::ZERO;
                 continue;
             };
+            let level = claim.group.level().unwrap_or(Level::BE);
+            if watched.level.replace(level) != Some(level) {
+                // A class that went leaves its place to others.
+                claims.set_level(watched.id, level);
+            }
             let Some(open) = claim.group.open(now) else {
                 // One of its threads is at them: the last decision holds for this quantum.
                 is_open |= watched.was_open;
@@ -297,7 +312,7 @@ mod tests {
         let device = Device::new(true, false)?;
         let claims = &device.claims;
         for tsg in 0..MANY as u64 {
-            assert!(claims.add(tsg::Id(u64::MAX - tsg), 1));
+            assert!(claims.add(tsg::Id(u64::MAX - tsg), Level::LC, 1));
         }
         let terms = Terms {
             quantum: Us(60_000_000),
