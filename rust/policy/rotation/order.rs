@@ -6,6 +6,7 @@ use super::{
     entity::Entity,
     standing::{
         Key,
+        Rank,
         Sums, //
     },
     Discipline,
@@ -20,17 +21,6 @@ const LONGEST_CHARGE: Ns = Ns(4_000_000_000);
 /// Farther ahead in virtual time than any charge can bring a TSG: 4 s at weight 1 are 2^42 ns. A
 /// value farther ahead is behind, by a difference that wrapped.
 const FARTHEST_AHEAD: u64 = 1 << 44;
-
-/// Where a TSG stands; the smallest is next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Rank {
-    /// It had its share, or is out of credit.
-    later: bool,
-    /// Virtual time, relative to the order's own; or rounds until it has credit.
-    key: i64,
-    /// Place in the queue.
-    place: u64,
-}
 
 /// The state of a run list that all of its TSGs are compared with.
 #[derive(Clone, Debug)]
@@ -142,6 +132,15 @@ impl Order {
             self.now = self.now.wrapping_add_signed(mean.max(ahead.min(0)));
         }
         self.round = self.round.max(taking_part.ready.unwrap_or(0));
+    }
+
+    /// A TSG begins a turn. If it has no credit, nobody with some wanted the GPU when it was chosen: rounds go on
+    /// until it has. Else one that is chosen at the ends of bursts of others would run up a debt without a bound,
+    /// and pay for it in rounds that last as long as others like.
+    pub(super) fn goes_on_for(&mut self, e: &Entity) {
+        if self.discipline == Discipline::Credit {
+            self.round = self.round.max(self.ready(e));
+        }
     }
 
     /// Where a TSG stands among those that have something to run, in the order of [`Self::rank`].

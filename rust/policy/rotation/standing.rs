@@ -17,6 +17,17 @@ pub(super) struct Key {
     pub(super) ready: u64,
 }
 
+/// Where a TSG stands; the smallest is next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Rank {
+    /// It had its share, or is out of credit.
+    pub(super) later: bool,
+    /// Virtual time, relative to the order's own; or rounds until it has credit.
+    pub(super) key: i64,
+    /// Place in the queue.
+    pub(super) place: u64,
+}
+
 /// True if `a` is earlier.
 pub(super) fn is_before(a: u64, b: u64) -> bool {
     (a.wrapping_sub(b) as i64) < 0

@@ -378,7 +378,15 @@ impl Turn {
         // INVARIANT: There is no successor then.
         let next = self.successor.take().map(|(id, _)| id);
         let next = next.filter(|&id| list.get(id).is_some_and(|e| e.enabled));
+        self.succeeds(list, next);
         self.become_current(next, self.used_ahead);
+    }
+
+    /// A TSG that was chosen ahead begins its turn.
+    fn succeeds(&mut self, list: &impl RunList, id: Option<usize>) {
+        if let Some(next) = id.and_then(|id| list.get(id)) {
+            self.order.goes_on_for(next);
+        }
     }
 
     fn drop_successor(&mut self, id: usize) {

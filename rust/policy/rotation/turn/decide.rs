@@ -5,9 +5,11 @@ use super::{
     super::{
         super::units::Ns,
         entity::Entity,
-        order::Rank,
         run_list::RunList,
-        standing::Set, //
+        standing::{
+            Rank,
+            Set, //
+        },
     },
     Action,
     End,
@@ -112,6 +114,7 @@ impl Turn {
         let next = next.or(current).or_else(|| self.first(list, Set::Open));
         if next != self.current {
             let used = if next == successor {
+                self.succeeds(list, next);
                 self.used_ahead
             } else if self.first(list, Set::Waiting).is_some() {
                 // One that comes enabled goes before nobody who waits: its turn is over.

@@ -247,11 +247,26 @@ fn debts_are_bounded() {
         (4, turncoat(10, 210, 369_850)),
         (1, turncoat(10, 10, 4_470)),
     ];
-    let cases = [(500 * US, &thinks[..]), (20 * MS, &longer)];
+    // The second is next each time that the first one's burst is about to end, and the third sleeps.
+    let pauses = Load::Thinks {
+        burst: 500 * US,
+        sleep: 110 * US,
+    };
+    let chosen = [
+        (1024, pauses),
+        (1024, turncoat(810, 20, 220_980)),
+        (10_000, turncoat(940, 260, 83_080)),
+    ];
+    let cases = [
+        (500 * US, &thinks[..]),
+        (20 * MS, &longer),
+        (5 * MS, &chosen),
+    ];
     for (length, tsgs) in cases {
         for seed in [
             1_842_156_571_115_105_130,
             1_467_708_162_057_765_256,
+            725_416_353_095_541_056,
             1,
             2,
             3,
