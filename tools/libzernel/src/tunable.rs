@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tunables: the attributes under `/sys/class/misc/zernel`, one value per file.
 
+mod known;
+
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -28,6 +30,8 @@ pub struct Tunable {
     pub value: String,
     /// It can be set, given permission.
     pub writable: bool,
+    /// Its value until it is tuned; `None` if that is not known.
+    pub default: Option<&'static str>,
 }
 
 impl Tunables {
@@ -88,6 +92,7 @@ impl Tunables {
             name: name.to_owned(),
             value: value.trim_end().to_owned(),
             writable: !mode.permissions().readonly(),
+            default: known::default(name),
         })
     }
 
@@ -103,7 +108,7 @@ impl Tunables {
             let errno = errno_of(&error);
             Error::Tunable {
                 attribute: name.to_owned(),
-                why: refusal(value, errno),
+                why: refusal(name, value, errno),
                 errno: Some(errno),
             }
         })
@@ -126,13 +131,22 @@ fn unknown(name: &str) -> Error {
     }
 }
 
+/// The longest value that is told in full.
+const LONGEST: usize = 64;
+
 /// Why the kernel does not take `value`.
-fn refusal(value: &str, errno: Errno) -> String {
+fn refusal(name: &str, value: &str, errno: Errno) -> String {
+    let value = match value.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}...", &value[..end]),
+        None => value.to_owned(),
+    };
+    let values = match known::values(name) {
+        Some(values) => format!("it takes {values}"),
+        None => "see its file in Documentation/ABI".to_owned(),
+    };
     match errno {
-        Errno::INVAL => {
-            format!("'{value}' is no value of this tunable; see Documentation/tunables.rst")
-        }
-        Errno::RANGE => format!("'{value}' is out of range; see Documentation/tunables.rst"),
+        Errno::INVAL => format!("'{value}' is no value of this tunable: {values}"),
+        Errno::RANGE => format!("'{value}' is out of range: {values}"),
         Errno::ACCESS | Errno::PERM => "setting it needs root".to_owned(),
         _ => format!("could not be set to '{value}': {}", io::Error::from(errno)),
     }
@@ -204,9 +218,16 @@ mod tests {
 
     #[test]
     fn a_wrong_kind_and_a_wrong_range_are_told_apart() {
-        let kind = refusal("fast", Errno::INVAL);
-        assert!(kind.starts_with("'fast' is no value of this tunable"));
-        assert!(refusal("9", Errno::RANGE).starts_with("'9' is out of range"));
+        assert_eq!(
+            refusal("order", "EDF", Errno::INVAL),
+            "'EDF' is no value of this tunable: it takes fifo, edf or edf-preemptive"
+        );
+        assert_eq!(
+            refusal("level3_period_us", "10000", Errno::RANGE),
+            "'10000' is out of range: it takes 1000 to 10000000, not below the level's budget"
+        );
+        let unknown = refusal("new", &"9".repeat(65), Errno::RANGE);
+        assert!(unknown.starts_with(&format!("'{}...' is out of range: see", "9".repeat(64))));
     }
 
     #[test]

@@ -366,7 +366,9 @@ fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| {
         format!("'{text}' is not a number of seconds: it takes a decimal number, like 0.5")
     })?;
-    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
+    Duration::try_from_secs_f64(seconds).map_err(|_| {
+        format!("'{text}' is not a time: it takes a number of seconds from 0, like 0.5")
+    })
 }
 
 fn interval(text: &str) -> Result<Duration, String> {

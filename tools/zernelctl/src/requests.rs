@@ -127,12 +127,17 @@ fn counters(shown: &Shown) -> String {
         ("preemption_p999_ns", preemption.p999_ns),
         ("preemption_max_ns", preemption.max_ns),
     ];
+    let is_count = |name: &str| shown.stats.entries().any(|(other, _)| other == name);
     let rows = shown.stats.entries().chain(waits).map(|(name, value)| {
-        let shown = match name.strip_suffix("_ns") {
-            Some(_) => nanoseconds(value),
-            None => value.to_string(),
+        let Some(time) = name.strip_suffix("_ns") else {
+            return vec![name.to_owned(), value.to_string()];
         };
-        vec![name.trim_end_matches("_ns").to_owned(), shown]
+        // Sums of requests that are counted, too, and of all latencies.
+        let name = match time == "latency" || is_count(time) {
+            true => format!("{time}_sum"),
+            false => time.to_owned(),
+        };
+        vec![name, nanoseconds(value)]
     });
     output::table(["COUNTER", "VALUE"], |name| name == "VALUE", rows)
 }
@@ -155,6 +160,9 @@ fn level_table(overview: &Overview) -> String {
                 stats.closed + stats.gone + stats.suspended + stats.otherwise,
                 stats.in_flight,
                 stats.violations,
+                stats.accepted,
+                stats.refused,
+                stats.missed,
             ];
             let times = [
                 stats.mean_ns().unwrap_or(0),
@@ -182,6 +190,9 @@ fn level_table(overview: &Overview) -> String {
             "ENDED",
             "NOW",
             "SLOW",
+            "ACCEPTED",
+            "REFUSED",
+            "MISSED",
             "MEAN",
             "P50",
             "P99",

@@ -20,9 +20,16 @@ pub fn list(tunables: &Tunables, json: bool) -> Result<()> {
     }
     let rows = list.into_iter().map(|tunable| {
         let access = if tunable.writable { "" } else { "read-only" };
-        vec![tunable.name, tunable.value, access.to_owned()]
+        // Told where it is another one.
+        let default = tunable.default.filter(|default| *default != tunable.value);
+        let default = default.unwrap_or_default().to_owned();
+        vec![tunable.name, tunable.value, default, access.to_owned()]
     });
-    output::text(&output::table(["TUNABLE", "VALUE", ""], |_| false, rows))
+    output::text(&output::table(
+        ["TUNABLE", "VALUE", "DEFAULT", ""],
+        |_| false,
+        rows,
+    ))
 }
 
 /// Shows one tunable.

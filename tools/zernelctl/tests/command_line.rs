@@ -301,7 +301,7 @@ fn tunables_are_listed_read_and_set() {
 
     tune(&["list"])
         .code(0)
-        .stdout("TUNABLE        VALUE\ndefault_class  none\nenabled        1\n");
+        .stdout("TUNABLE        VALUE  DEFAULT\ndefault_class  none\nenabled        1\n");
     tune(&["list", "--json"])
         .code(0)
         .stdout("{\n  \"default_class\": \"none\",\n  \"enabled\": \"1\"\n}\n");
@@ -311,6 +311,9 @@ fn tunables_are_listed_read_and_set() {
         fs::read_to_string(dir.path().join("enabled")).expect("it is still there"),
         "0\n"
     );
+    // Told where it is another one.
+    let tuned = tune(&["list"]).code(0);
+    tuned.stdout("TUNABLE        VALUE  DEFAULT\ndefault_class  none\nenabled        0      1\n");
     tune(&["get", "nothing"]).code(3);
     tune(&["set", "../enabled", "1"]).code(3);
 }

@@ -123,7 +123,11 @@ pub fn run(
     let duration = workload.duration();
     let _rotation = match options.mode {
         Mode::Classes | Mode::Gpreempt => Some(Tuned::set("rotation", "none")?),
-        Mode::Alone | Mode::Default | Mode::Zernel => None,
+        Mode::Zernel => {
+            tell_tuned()?;
+            None
+        }
+        Mode::Alone | Mode::Default => None,
     };
 
     let _costs = options
@@ -213,6 +217,22 @@ pub fn run(
         clients,
         trace,
     })
+}
+
+/// Tells of tunables that are not at their defaults, as the figures are theirs.
+fn tell_tuned() -> Result<()> {
+    let all = Tunables::open()?.list()?;
+    let tuned = all.iter().filter_map(|tunable| {
+        let default = tunable
+            .default
+            .filter(|default| *default != tunable.value)?;
+        Some(format!("{} {} ({default})", tunable.name, tunable.value))
+    });
+    let tuned: Vec<_> = tuned.collect();
+    if !tuned.is_empty() {
+        eprintln!("zernel-load: not at their defaults: {}", tuned.join(", "));
+    }
+    Ok(())
 }
 
 /// The level that goes with a role.

@@ -29,7 +29,7 @@ pub enum Mode {
     Classes,
     /// The same, and LC clients take the GPU ahead by two constants, as in GPreempt.
     Gpreempt,
-    /// Classes, requests and turns, everything at its defaults.
+    /// Classes, requests and turns, with the tunables as they are.
     Zernel,
 }
 
