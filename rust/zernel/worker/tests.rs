@@ -332,7 +332,7 @@ mod cases {
     #[test]
     fn who_leaves_a_level_is_charged_until_then() -> Result {
         let leaves = [
-            // Its provider's last report, whatever an answer would be.
+            // Its provider's last report, in place of an answer.
             (None, Some(95_000_000), true),
             (None, Some(94_000_000), false),
             (None, None, true),

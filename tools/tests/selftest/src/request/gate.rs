@@ -281,8 +281,8 @@ pub(super) fn unresponsive() -> Outcome {
     stage.goes_on()
 }
 
-/// Whoever asks for whatever, the provider of a GPU that does not respond gets no call until it is back. What
-/// is known is told meanwhile.
+/// The provider of a GPU that does not respond gets no call until it is back, for no list and no phase. Known
+/// facts are told meanwhile.
 pub(super) fn gets_no_call() -> Outcome {
     in_child(|| {
         let stage = Stage::new(2)?;

@@ -137,7 +137,7 @@ pub(super) fn of_those_that_leave() -> Outcome {
     for ends in [true, false] {
         tune("level0_period_us", 1_000_000)?;
         tune("level0_budget_us", BUDGET_US)?;
-        // What was used before counts for a period.
+        // Work before this counts for a period.
         std::thread::sleep(Duration::from_secs(1));
         let before = throttles(&lab, Level::LC)?;
         let mut sum = 0;
