@@ -129,9 +129,9 @@ pub(super) fn slow_calls() -> Outcome {
     Ok(())
 }
 
-/// GPU time of TSGs that end, or leave the level, before they are looked at counts for it.
+/// GPU time of TSGs that end, or leave the level, counts for it.
 pub(super) fn of_those_that_leave() -> Outcome {
-    // The worker looks when this is over, each time from the last look on.
+    // None of them has it all.
     const BUDGET_US: u32 = 200_000;
     let lab = Lab::open()?;
     for ends in [true, false] {
