@@ -333,7 +333,7 @@ void zernel_tsg_removed(struct zernel_provider *provider, u64 gpu, u64 tsg);
  * @load: the answer that query_tsg would have given at its end
  *
  * As zernel_tsg_removed(). Without it, the work of the TSG since the last query is in no
- * counter of its level.
+ * counter of its level, and is not charged to a budget.
  */
 void zernel_tsg_ended(struct zernel_provider *provider, u64 gpu, u64 tsg,
 		      const struct zernel_tsg_load *load);

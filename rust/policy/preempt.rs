@@ -3,7 +3,7 @@
 //!
 //! The engine is taken away first, and the TSG is kept from it then. Where the first times out or
 //! fails, the second may still succeed. Where that times out too, the GPU does not respond, and is
-//! left alone until its provider says that it is back. Any other failure tells of this TSG alone: an
+//! left alone until its provider says that it is back, or leaves. Any other failure tells of this TSG alone: an
 //! answer that the provider does not know, which the owner of the TSG may have brought about, must
 //! not end the service of the GPU for all.
 

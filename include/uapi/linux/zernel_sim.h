@@ -598,7 +598,7 @@ struct zernel_sim_tsg_describe {
 /*
  * Provider operations that a fault can hit. GET_TIMESLICE stands for reading the interleave level
  * too. QUERY_LOAD names no TSG. USER_CONTROL is the change by TSG_CONTROL after zernel.ko has
- * allowed it.
+ * allowed it. QUERY_TSG is answered while the GPU is suspended, too.
  */
 #define ZERNEL_SIM_OP_SET_TIMESLICE	1
 #define ZERNEL_SIM_OP_GET_TIMESLICE	2
@@ -608,6 +608,7 @@ struct zernel_sim_tsg_describe {
 #define ZERNEL_SIM_OP_QUERY_LOAD	6
 #define ZERNEL_SIM_OP_USER_CONTROL	7
 #define ZERNEL_SIM_OP_KICK		8
+#define ZERNEL_SIM_OP_QUERY_TSG		9
 
 /* Do not inject: only report @injected. */
 #define ZERNEL_SIM_FAULT_QUERY		(1u << 0)

@@ -116,20 +116,33 @@ unsafe impl<P: Provider> Sync for Registration<P> {}
 
 impl<P: Provider> Registration<P> {
     /// Registers a provider without GPUs.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`, and those of `zernel_provider_register()`; it is not registered then.
     pub(crate) fn new(inner: Arc<P>) -> Result<Self> {
         let private = core::ptr::from_ref::<P>(&inner).cast_mut().cast();
         let ops = KBox::new(Table::of(&*inner), GFP_KERNEL)?;
+        #[cfg(zernel_sim)]
+        let rope = Rope::new()?;
+        #[cfg(zernel_nvidia)]
+        let herald = Herald::new()?;
+        // Last: nothing fails while it is registered and not yet given back by a drop.
         // SAFETY: The table and `inner` stay until the provider is unregistered.
         let provider = from_err_ptr(unsafe { zernel_provider_register(&*ops, private) })?;
+        #[cfg(zernel_sim)]
+        rope.tie(provider);
+        #[cfg(zernel_nvidia)]
+        herald.appoint(provider);
         // INVARIANT: Just registered.
         Ok(Self {
             provider,
             inner,
             _ops: ops,
             #[cfg(zernel_sim)]
-            rope: Rope::new(provider)?,
+            rope,
             #[cfg(zernel_nvidia)]
-            herald: Herald::new(provider)?,
+            herald,
         })
     }
 

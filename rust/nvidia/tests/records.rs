@@ -34,7 +34,7 @@ fn batch(ring: u32) -> Batch {
 fn traced() -> Result<(Arc<Faked>, Arc<Fake>)> {
     let (nvidia, fake) = provider()?;
     let arrival = Arrival::new(TSG, WHOLE, Some(0xb8_0000), true)?;
-    nvidia.traces().lock().add(GPU, Herald::dumb()?)?;
+    nvidia.traces().lock().add(GPU, Herald::new()?)?;
     let mut meters = nvidia.meters().lock();
     meters.add_gpu(GPU)?;
     meters.add(arrival);
@@ -146,7 +146,7 @@ mod suite {
     fn records_are_read_if_they_are_wanted() -> Result {
         let fake = Fake::new()?;
         let nvidia = Nvidia::new(fake.clone(), false)?;
-        nvidia.traces().lock().add(GPU, Herald::dumb()?)?;
+        nvidia.traces().lock().add(GPU, Herald::new()?)?;
         let mut script = fake.script.lock();
         script.batch = Ok(batch(1));
         script
@@ -159,7 +159,7 @@ mod suite {
         nvidia.follow(GPU, true);
         // No such GPU.
         assert_eq!(fake.script.lock().records.len(), 1);
-        nvidia.traces().lock().add(GPU, Herald::dumb()?)?;
+        nvidia.traces().lock().add(GPU, Herald::new()?)?;
         nvidia.follow(GPU, false);
         assert_eq!(fake.script.lock().records.len(), 0);
         Ok(())

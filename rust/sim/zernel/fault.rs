@@ -5,7 +5,7 @@ use crate::uapi::*;
 use kernel::prelude::*;
 
 /// Operations, by the numbers of the header.
-const OPERATIONS: usize = ZERNEL_SIM_OP_KICK as usize;
+const OPERATIONS: usize = ZERNEL_SIM_OP_QUERY_TSG as usize;
 
 /// A fault of one operation.
 #[derive(Clone, Copy)]
@@ -82,7 +82,7 @@ mod tests {
     fn a_fault_hits_its_tsg_and_ends() -> Result {
         let mut faults = Faults::new();
         assert!(faults.of(0).is_err());
-        assert!(faults.of(ZERNEL_SIM_OP_KICK + 1).is_err());
+        assert!(faults.of(ZERNEL_SIM_OP_QUERY_TSG + 1).is_err());
         let fault = faults.of(ZERNEL_SIM_OP_PREEMPT)?;
         fault.count = 2;
         fault.error = -5;

@@ -128,6 +128,15 @@ impl Provided {
 
     /// The GPU and the TSG of a call, after the faults that were asked for.
     fn begin(&self, op: u32, gpu: u64, tsg: u64) -> Result<(&Arc<Card>, Handle)> {
+        let card = self.reach(op, gpu, tsg)?;
+        if card.at_present(|model| model.suspended()) {
+            return Err(EAGAIN);
+        }
+        Ok((card, Handle(tsg)))
+    }
+
+    /// The GPU of a call that a suspended one answers, too.
+    fn reach(&self, op: u32, gpu: u64, tsg: u64) -> Result<&Arc<Card>> {
         let number = u32::try_from(gpu).map_err(|_| ENOENT)?;
         let card = self.card(number)?;
         let injection = self.faults(number)?.lock().take(op, tsg);
@@ -137,10 +146,7 @@ impl Provided {
                 return Err(Error::from_errno(injection.error));
             }
         }
-        if card.at_present(|model| model.suspended()) {
-            return Err(EAGAIN);
-        }
-        Ok((card, Handle(tsg)))
+        Ok(card)
     }
 }
 
@@ -278,7 +284,7 @@ impl provider_side::Provider for Provided {
     }
 
     fn tsg_load(&self, gpu: u64, tsg: u64) -> Result<TsgLoad> {
-        let card = self.card(u32::try_from(gpu).map_err(|_| ENOENT)?)?;
+        let card = self.reach(ZERNEL_SIM_OP_QUERY_TSG, gpu, tsg)?;
         load_of(card, Handle(tsg))
     }
 

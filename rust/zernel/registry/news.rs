@@ -7,7 +7,8 @@ use super::{
     gpu,
     place::{
         InNews,
-        Named, //
+        Named,
+        Told, //
     },
     tsg::{
         self,
@@ -27,11 +28,11 @@ use kernel::{
 pub(crate) const PIECE: usize = 4;
 
 /// Memory for one TSG.
-pub(crate) type Reservation = RBTreeNodeReservation<InNews, Named>;
+pub(crate) type Reservation = RBTreeNodeReservation<InNews, Told>;
 
 /// The TSGs that there is news of, on all GPUs.
 pub(crate) struct News {
-    pub(super) places: RBTree<InNews, Named>,
+    pub(super) places: RBTree<InNews, Told>,
     last: u64,
 }
 
@@ -56,31 +57,41 @@ impl News {
             gpu: tsg.gpu,
             number: self.last,
         };
-        let handle = tsg.handle;
-        tsg.in_news
-            .put(&mut self.places, place, Named { id, handle });
+        let told = Told {
+            tsg: Named {
+                id,
+                handle: tsg.handle,
+            },
+            ended: None,
+        };
+        tsg.in_news.put(&mut self.places, place, told);
     }
 
     /// A TSG is about to go. A worker that knows of it is told: the node stays for that. So there
     /// are never more of them than TSGs that workers know.
     pub(super) fn remove(&mut self, id: tsg::Id, tsg: &mut Tsg) {
-        match tsg.is_told {
-            true => self.add(id, tsg),
-            false => tsg.in_news.take_out(&mut self.places),
+        if !tsg.is_told {
+            tsg.in_news.take_out(&mut self.places);
+            return;
+        }
+        self.add(id, tsg);
+        let place = tsg.in_news.key();
+        if let Some(told) = place.and_then(|place| self.places.get_mut(&place)) {
+            told.ended = Some(tsg.meter.done.ran);
         }
     }
 
     /// The first of a GPU.
-    pub(super) fn first(&self, gpu: gpu::Id) -> Option<(InNews, Named)> {
+    pub(super) fn first(&self, gpu: gpu::Id) -> Option<(InNews, Told)> {
         let cursor = self.places.cursor_lower_bound(&InNews { gpu, number: 0 })?;
-        let (&place, &named) = cursor.current();
-        (place.gpu == gpu).then_some((place, named))
+        let (&place, &told) = cursor.current();
+        (place.gpu == gpu).then_some((place, told))
     }
 
     /// Takes out the first of a GPU.
-    pub(super) fn pop(&mut self, gpu: gpu::Id) -> Option<(Named, RBTreeNode<InNews, Named>)> {
-        let (place, named) = self.first(gpu)?;
-        Some((named, self.places.remove_node(&place)?))
+    pub(super) fn pop(&mut self, gpu: gpu::Id) -> Option<(Told, RBTreeNode<InNews, Told>)> {
+        let (place, told) = self.first(gpu)?;
+        Some((told, self.places.remove_node(&place)?))
     }
 
     /// Frees the nodes of TSGs that a GPU had.
@@ -99,4 +110,4 @@ impl News {
 
 /// Nodes of TSGs that are gone, to be freed without the lock.
 #[derive(Default)]
-pub(crate) struct Gone(pub(super) [Option<RBTreeNode<InNews, Named>>; PIECE]);
+pub(crate) struct Gone(pub(super) [Option<RBTreeNode<InNews, Told>>; PIECE]);

@@ -7,6 +7,7 @@ use crate::{
         GpuId,
         TsgId, //
     },
+    policy::units::Ns,
 };
 use kernel::rbtree::{
     RBTree,
@@ -61,20 +62,28 @@ pub(crate) struct InSchedule {
     pub(super) tsg: TsgId,
 }
 
+/// A TSG that there is news of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Told {
+    pub(super) tsg: Named,
+    /// It is gone; GPU time that it had had, by the last report of its provider.
+    pub(super) ended: Option<Ns>,
+}
+
 /// The entry of a TSG in a tree where it has one at most.
 ///
 /// # Invariants
 ///
 /// Exactly one of `key` and `spare` is set: the node is in the tree or at hand, so that nothing is
 /// ever allocated.
-pub(crate) struct Entry<K> {
+pub(crate) struct Entry<K, V = Named> {
     key: Option<K>,
-    spare: Option<RBTreeNodeReservation<K, Named>>,
+    spare: Option<RBTreeNodeReservation<K, V>>,
 }
 
-impl<K: Copy + Ord> Entry<K> {
+impl<K: Copy + Ord, V> Entry<K, V> {
     /// One that is not in the tree.
-    pub(super) fn new(spare: RBTreeNodeReservation<K, Named>) -> Self {
+    pub(super) fn new(spare: RBTreeNodeReservation<K, V>) -> Self {
         // INVARIANT: The node is at hand.
         Self {
             key: None,
@@ -88,7 +97,7 @@ impl<K: Copy + Ord> Entry<K> {
     }
 
     /// Puts it in, unless it is there.
-    pub(super) fn put(&mut self, tree: &mut RBTree<K, Named>, key: K, tsg: Named) {
+    pub(super) fn put(&mut self, tree: &mut RBTree<K, V>, key: K, tsg: V) {
         if let Some(spare) = self.spare.take() {
             // INVARIANT: The node is in the tree now.
             tree.insert(spare.into_node(key, tsg));
@@ -97,14 +106,14 @@ impl<K: Copy + Ord> Entry<K> {
     }
 
     /// Takes it out, if it is there.
-    pub(super) fn take_out(&mut self, tree: &mut RBTree<K, Named>) {
+    pub(super) fn take_out(&mut self, tree: &mut RBTree<K, V>) {
         if let Some(node) = self.key.and_then(|key| tree.remove_node(&key)) {
             self.take_back(node);
         }
     }
 
     /// Takes back the node that was taken out of the tree.
-    pub(super) fn take_back(&mut self, node: RBTreeNode<K, Named>) {
+    pub(super) fn take_back(&mut self, node: RBTreeNode<K, V>) {
         // INVARIANT: The node is at hand again.
         (self.key, self.spare) = (None, Some(node.into_reservation()));
     }

@@ -12,7 +12,8 @@ use crate::policy::{
         self,
         Level, //
     },
-    tunables::turns::Turns, //
+    tunables::turns::Turns,
+    units::Ns, //
 };
 
 /// The part that a TSG has in turns and budgets now; none if it is gone.
@@ -28,6 +29,8 @@ pub(crate) struct Change {
     pub(crate) budget: Option<Level>,
     /// It may keep the engine, if its level does.
     pub(crate) may_keep: bool,
+    /// It is gone; GPU time that it had had, by the last report of its provider.
+    pub(crate) ended: Option<Ns>,
 }
 
 /// The tunables of turns and budgets.

@@ -9,7 +9,8 @@ use super::{
     },
     place::{
         InNews,
-        Named, //
+        Named,
+        Told, //
     },
     plan::{
         Change,
@@ -71,42 +72,46 @@ impl Registry {
             });
         }
         for (change, gone) in piece.changes.iter_mut().zip(&mut piece.gone.0) {
-            let Some(named) = self
+            let Some(told) = self
                 .next_of_all(id, reader)
                 .or_else(|| self.next_news(id, gone))
             else {
                 break;
             };
-            *change = Some(self.change_of(named));
+            *change = Some(self.change_of(told));
         }
         piece.more = reader.all_behind.is_some() || self.news.first(id).is_some();
     }
 
     /// The next one of all TSGs, if the reader goes through them.
-    fn next_of_all(&mut self, gpu: gpu::Id, reader: &mut Reader) -> Option<Named> {
+    fn next_of_all(&mut self, gpu: gpu::Id, reader: &mut Reader) -> Option<Told> {
         let found = self.next_tsg_of(gpu, reader.all_behind?);
         reader.all_behind = found.map(|(handle, _)| Some(handle));
         let (handle, id) = found?;
         let tsg = self.tsgs.get_mut(&id)?;
         tsg.in_news.take_out(&mut self.news.places);
-        Some(Named { id, handle })
+        Some(Told {
+            tsg: Named { id, handle },
+            ended: None,
+        })
     }
 
     fn next_news(
         &mut self,
         gpu: gpu::Id,
-        gone: &mut Option<RBTreeNode<InNews, Named>>,
-    ) -> Option<Named> {
-        let (named, node) = self.news.pop(gpu)?;
-        match self.tsgs.get_mut(&named.id) {
+        gone: &mut Option<RBTreeNode<InNews, Told>>,
+    ) -> Option<Told> {
+        let (told, node) = self.news.pop(gpu)?;
+        match self.tsgs.get_mut(&told.tsg.id) {
             Some(tsg) => tsg.in_news.take_back(node),
             None => *gone = Some(node),
         }
-        Some(named)
+        Some(told)
     }
 
     /// The part of a TSG now.
-    fn change_of(&mut self, named: Named) -> Change {
+    fn change_of(&mut self, told: Told) -> Change {
+        let named = told.tsg;
         self.enable_other(named.id);
         self.take_over(named.id);
         if let Some(tsg) = self.tsgs.get_mut(&named.id) {
@@ -118,6 +123,7 @@ impl Registry {
             turns: self.candidate(named.handle, named.id),
             budget: self.watched(named.id),
             may_keep: self.tsg(named.id).is_some_and(|tsg| tsg.effective.may_keep),
+            ended: told.ended,
         }
     }
 }

@@ -48,6 +48,11 @@ impl Registry {
         (gpu.waits_until.0 > now_ns()).then_some(gpu.waits_until)
     }
 
+    /// True if the provider of a GPU may be called for it: it responds, as far as known.
+    pub(crate) fn may_ask(&self, id: gpu::Id) -> bool {
+        self.gpus.get(&id).is_some_and(|gpu| !gpu.unresponsive)
+    }
+
     /// The provider of a GPU said "not now" to a call that no other answer tells of. Returns when to come
     /// back.
     pub(crate) fn put_off(&mut self, id: gpu::Id) -> Option<Ms> {

@@ -170,7 +170,7 @@ pub(crate) struct Tsg {
     /// The node for its next place.
     pub(crate) spare: Option<place::Reservation>,
     /// There is news of it for its worker.
-    pub(super) in_news: place::Entry<place::InNews>,
+    pub(super) in_news: place::Entry<place::InNews, place::Told>,
     /// Its worker knows of it.
     pub(super) is_told: bool,
     /// It is to be scheduled.

@@ -42,7 +42,10 @@ use crate::{
             self,
             Level, //
         },
-        preempt::Verdict,
+        preempt::{
+            Answer,
+            Verdict, //
+        },
         slices::Instead,
         tunables::Tunables,
         units::{
@@ -157,7 +160,8 @@ impl Registry {
         })
     }
 
-    /// True if a TSG has no longer slice than it should, as far as known; so has one that is gone.
+    /// True if a TSG has no longer slice than it should, and no higher interleave level, as far as known;
+    /// so has one that is gone.
     pub(crate) fn has_its_slice(&self, id: tsg::Id) -> bool {
         let Some(tsg) = self.tsgs.get(&id) else {
             return true;
@@ -166,7 +170,11 @@ impl Registry {
             // Nothing was changed that a spent budget would take back.
             return tsg.want.is_none();
         };
-        !tsg.busy && current.timeslice <= want.over(tsg.original.unwrap_or(current)).timeslice
+        let goal = want.over(tsg.original.unwrap_or(current));
+        // Without the operation both levels are that of before, or none.
+        let is_lowered =
+            current.timeslice <= goal.timeslice && current.interleave <= goal.interleave;
+        !tsg.busy && is_lowered
     }
 
     /// Levels have these slices on a GPU, in place of their usual ones. Returns the TSGs that are to
@@ -342,6 +350,15 @@ impl Registry {
         tsg.disable = tsg.excluded;
         self.schedule.update(id, tsg);
         !unresponsive
+    }
+
+    /// The answer in place of the provider's where a TSG must not be kept off the GPU.
+    pub(crate) fn why_not(&self, id: tsg::Id) -> Answer {
+        match self.tsgs.get(&id) {
+            None => Answer::Gone,
+            // Its GPU closes, or does not respond.
+            Some(_) => Answer::InvalidState,
+        }
     }
 
     /// Has the worker schedule a TSG again, unless it is known to be scheduled.

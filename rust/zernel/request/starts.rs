@@ -79,23 +79,24 @@ impl Waiting {
     }
 
     /// When a TSG got its engine, the first time since then, if that is among the last reports: those
-    /// that were taken out, too.
+    /// that were taken out, too. Reports of a TSG are in order; those of several engines come in pieces.
     pub(crate) fn first_since(&self, handle: u64, since: Ns) -> Option<Ns> {
-        let mut found = None;
+        let (mut found, mut is_first) = (None, false);
         for back in 1..=Self::RECENT {
             // The last report lies before the first free place.
             let place = (self.first + self.count + Self::ROOM - back) % Self::ROOM;
-            match self.starts.get(place) {
-                Some(start) if start.at >= since => {
-                    if start.handle == handle {
-                        found = Some(start.at);
-                    }
-                }
-                _ => return found,
+            let start = self.starts.get(place)?;
+            match (start.handle == handle, start.at < since) {
+                (true, false) => (found, is_first) = (Some(start.at), false),
+                // Its earlier ones are older still.
+                (true, true) => return found,
+                // Reports go back to before `since`, as far as known.
+                (false, true) => is_first = true,
+                (false, false) => {}
             }
         }
         // There may be an earlier one.
-        None
+        found.filter(|_| is_first)
     }
 
     /// Takes out the first one.
@@ -191,6 +192,42 @@ mod tests {
         }
         assert_eq!(waiting.first_since(8, Ns(600)), None);
         assert_eq!(waiting.first_since(8, Ns(601)), Some(Ns(601)));
+        Ok(())
+    }
+
+    #[test]
+    fn reports_of_several_engines_come_in_pieces() -> Result {
+        let since = |reports: &[(u64, u64)], handle| -> Result<Option<Ns>> {
+            let mut waiting = Waiting::new()?;
+            for &(handle, at) in reports {
+                waiting.push(Start {
+                    handle,
+                    at: Ns(at),
+                    ..Start::default()
+                });
+                waiting.pop();
+            }
+            Ok(waiting.first_since(handle, Ns(100)))
+        };
+        let mut reports = [(9, 90); 40];
+        for (last, first) in [
+            // A later report may be older, and of before.
+            (&[(7, 105), (8, 95)][..], 105),
+            (&[(7, 105), (8, 95), (7, 200)], 105),
+            (&[(7, 80), (8, 150), (7, 105), (8, 160), (7, 200)], 105),
+        ] {
+            for (to, from) in reports.iter_mut().rev().zip(last.iter().rev()) {
+                *to = *from;
+            }
+            assert_eq!(since(last, 7)?, Some(Ns(first)));
+            assert_eq!(since(&reports, 7)?, Some(Ns(first)));
+        }
+        // Older ones that came later tell nothing of those that are not there any more.
+        let mut reports = [(8, 95); Waiting::RECENT + 1];
+        for (report, at) in reports.iter_mut().zip([101, 105]) {
+            *report = (7, at);
+        }
+        assert_eq!(since(&reports, 7)?, None);
         Ok(())
     }
 }

@@ -193,14 +193,27 @@ impl Budgets {
         }
     }
 
-    /// Takes over a TSG that has come, gone or changed.
+    /// Takes over a TSG that has come, gone or changed. GPU time of one that leaves a level counts for that
+    /// until now.
     ///
     /// # Errors
     ///
     /// `ENOMEM`; it is not watched then.
-    pub(crate) fn take(&mut self, change: &Change, activity: &Activity) -> Result {
+    pub(crate) fn take(
+        &mut self,
+        driver: &impl Calls,
+        change: &Change,
+        activity: &Activity,
+    ) -> Result {
         let key = key(change.handle);
         let known = self.watched.get(&key).map(|w| (w.level, w.may_keep));
+        if known.is_some_and(|(level, _)| change.budget != Some(level)) {
+            let ran = match change.ended {
+                Some(ran) => Some(ran),
+                None => driver.load(key.1).ok().map(|sample| sample.ran),
+            };
+            self.see(key, ran);
+        }
         match (known, change.budget) {
             (Some(old), Some(new)) => {
                 if let Some(watched) = self.watched.get_mut(&key) {
@@ -334,28 +347,36 @@ impl Budgets {
         }
     }
 
+    /// Counts GPU time that a TSG has had since it was last looked at for its level.
+    fn see(&mut self, key: Key, ran: Option<Ns>) {
+        let (Some(watched), Some(ran)) = (self.watched.get_mut(&key), ran) else {
+            return;
+        };
+        let before = watched.ran.replace(ran).unwrap_or(ran);
+        // Work like best-effort is not charged.
+        let is_charged = !(self.throttled.contains(watched.level) && watched.is_lowered);
+        let sum = self.ran.get_mut(watched.level.number() as usize);
+        if let Some(sum) = sum.filter(|_| is_charged) {
+            *sum = sum.saturating_add(ran.saturating_sub(before));
+        }
+    }
+
     fn look_at(&mut self, driver: &impl Calls, key: Key) {
         // One that is gone is about to be removed.
         let Ok(sample) = driver.load(key.1) else {
             return;
         };
+        self.see(key, Some(sample.ran));
         let Some(watched) = self.watched.get_mut(&key) else {
             return;
         };
-        let (level, tsg) = (watched.level, watched.tsg);
-        let before = watched.ran.replace(sample.ran).unwrap_or(sample.ran);
-        // Work like best-effort is not charged. It is some only once the provider has lowered the slice.
-        let is_throttled = self.throttled.contains(level);
-        let is_lowered = is_throttled
+        // Its work is like best-effort's only once the provider has lowered the slice.
+        let is_throttled = self.throttled.contains(watched.level);
+        let tsg = watched.tsg;
+        watched.is_lowered = is_throttled
             && self.follow.are_none()
             && registry::with(|r| Some(r.has_its_slice(tsg))).is_ok_and(|is| is != Some(false));
-        let was_lowered = core::mem::replace(&mut watched.is_lowered, is_lowered);
-        if let Some(ran) = self.ran.get_mut(level.number() as usize) {
-            if !(is_throttled && was_lowered) {
-                *ran = ran.saturating_add(sample.ran.saturating_sub(before));
-            }
-        }
-        self.is_settling |= is_throttled && sample.runnable && !is_lowered;
+        self.is_settling |= is_throttled && sample.runnable && !watched.is_lowered;
         self.set_running(key, sample.runnable);
     }
 

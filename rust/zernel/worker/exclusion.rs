@@ -375,8 +375,14 @@ pub(super) fn exclude_one(
         let result = match attempt.next() {
             Next::Preempt => driver.ops.preempt(driver.handle, victim.handle, timeout),
             Next::Disable => {
-                if !registry::with(|r| r.will_exclude(victim.id, true)).unwrap_or(false) {
-                    return Verdict::Done;
+                let refused = registry::with(|r| {
+                    let may = r.will_exclude(victim.id, true);
+                    (!may).then(|| r.why_not(victim.id))
+                });
+                // Without a registry nobody is there.
+                if let Some(answer) = refused.unwrap_or(Some(Answer::Gone)) {
+                    attempt.answered(answer);
+                    continue;
                 }
                 let result = driver.ops.set_enabled(driver.handle, victim.handle, false);
                 // Without a registry there is nothing to remember.

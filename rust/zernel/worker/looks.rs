@@ -71,26 +71,27 @@ impl Looks {
         })
     }
 
-    /// Does some of what others than requests wait for. Returns whether there is more.
-    pub(super) fn go_on(&self) -> bool {
-        (0..Self::PARTS).all(|_| self.some())
+    /// Does some of what others than requests wait for; where the provider may not be asked, that ends without
+    /// an answer. Returns whether there is more.
+    pub(super) fn go_on(&self, may_ask: bool) -> bool {
+        (0..Self::PARTS).all(|_| self.some(may_ask))
     }
 
-    fn some(&self) -> bool {
-        let meters = {
-            let load = |tsg| self.ops.tsg_load(self.handle, tsg);
-            self.meters.look(load)
-        };
+    fn some(&self, may_ask: bool) -> bool {
+        let meters = self.meters.look(|tsg| match may_ask {
+            true => self.ops.tsg_load(self.handle, tsg),
+            false => Err(EAGAIN),
+        });
         // Without a registry nothing is counted.
         let starts = registry::with(|r| r.count_starts(self.gpu)).unwrap_or(false);
-        self.read_load();
-        let done = self.read_done();
+        self.read_load(may_ask);
+        let done = self.read_done(may_ask);
         meters || starts || done
     }
 
-    fn read_load(&self) {
+    fn read_load(&self, may_ask: bool) {
         if let Ok(true) = registry::with(|r| r.wants_load(self.gpu)) {
-            let load = self.ops.load(self.handle).ok();
+            let load = may_ask.then(|| self.ops.load(self.handle).ok()).flatten();
             // Without a registry there is nobody to tell.
             let _ = registry::with(|r| r.set_load(self.gpu, load));
         }
@@ -98,7 +99,7 @@ impl Looks {
 
     /// Asks for the load of some TSGs of the GPU, if a reader waits for it. Returns whether there are
     /// more of them.
-    fn read_done(&self) -> bool {
+    fn read_done(&self, may_ask: bool) -> bool {
         let mut looking = self.looking.lock();
         let is_new = looking.is_none();
         if is_new && !registry::with(|r| r.wants_done(self.gpu)).unwrap_or(false) {
@@ -107,8 +108,12 @@ impl Looks {
         let Looking { after, spent } = looking.get_or_insert_default();
         let began = now_ns();
         let mut found = [0; Self::LOOK];
-        let count = registry::with(|r| r.handles_of(self.gpu, *after, &mut found));
-        let handles = found.get(..count.unwrap_or(0)).unwrap_or_default();
+        let count = match may_ask {
+            true => registry::with(|r| r.handles_of(self.gpu, *after, &mut found)).unwrap_or(0),
+            // The look is over.
+            false => 0,
+        };
+        let handles = found.get(..count).unwrap_or_default();
         self.look_at(handles);
         *spent = spent.saturating_add(now_ns().saturating_sub(began));
         if let Some(last) = handles.last() {

@@ -216,7 +216,7 @@ impl Pass {
     /// # Errors
     ///
     /// `ENOMEM`; what could not be taken over is news again.
-    fn take_news(&self, budgets: &mut Budgets) -> Result<bool> {
+    fn take_news(&self, driver: &calls::Driver<'_>, budgets: &mut Budgets) -> Result<bool> {
         let mut exclusion = self.exclusion.lock();
         if !exclusion.has_room() {
             // It is through with the others first.
@@ -237,7 +237,7 @@ impl Pass {
         }
         let mut result = Ok(piece.more);
         for change in piece.changes.iter().flatten() {
-            let mut taken = budgets.take(change, &self.activity);
+            let mut taken = budgets.take(driver, change, &self.activity);
             if self.ops.abilities().turns {
                 taken = taken.and(rotation.take(change, &self.activity));
             }
@@ -247,6 +247,12 @@ impl Pass {
             }
         }
         result
+    }
+
+    /// True if the provider may be called for the GPU: it responds, as far as known.
+    fn may_ask(&self) -> bool {
+        // Without a registry there is nothing to call for.
+        registry::with(|r| r.may_ask(self.gpu)).unwrap_or(false)
     }
 
     /// The provider cannot be asked for a while: a look that is under way is over.
@@ -317,11 +323,17 @@ impl Pass {
         if !abilities.enable {
             return rotation::Next::Idle;
         }
-        let news = self.take_news(&mut budgets);
+        let news = self.take_news(&driver, &mut budgets);
         let state = self
             .exclusion
             .lock()
             .step(&driver, &device, abilities.preempt, throttled);
+        if !self.may_ask() {
+            // It did not respond.
+            budgets.release();
+            self.stop_looks();
+            return rotation::Next::Idle;
+        }
         let served = self.rotation.lock().served();
         let held = match state {
             exclusion::State::Nobody => None,
@@ -430,8 +442,10 @@ impl Job for Pass {
             if more && round % Self::ROUNDS != 0 {
                 continue;
             }
-            let slices = worker.slices.step();
-            if worker.looks.go_on() || more {
+            let may_ask = worker.may_ask();
+            // These follow once it is back; looks that are asked for end without an answer.
+            let slices = may_ask.then(|| worker.slices.step()).flatten();
+            if worker.looks.go_on(may_ask) || more {
                 continue;
             }
             let at = match next {

@@ -78,6 +78,8 @@ const NO_GPU: gpu::Id = gpu::Id(0);
 struct Busy {
     asked: RefCell<KVec<bool>>,
     count: Cell<usize>,
+    /// GPU time of each.
+    ran: Cell<Ns>,
 }
 
 impl Busy {
@@ -85,6 +87,7 @@ impl Busy {
         Ok(Self {
             asked: RefCell::new(KVec::from_elem(false, COUNT as usize, GFP_KERNEL)?),
             count: Cell::new(0),
+            ran: Cell::new(Ns(1_000)),
         })
     }
 
@@ -109,7 +112,7 @@ impl Calls for Busy {
             *asked = true;
         }
         Ok(Sample {
-            ran: Ns(1_000),
+            ran: self.ran.get(),
             runnable: true,
             since: None,
         })
@@ -149,6 +152,7 @@ fn change_on(runlist: u32, handle: u64, takes_turns: bool, disabled: bool) -> Ch
         }),
         budget: (!takes_turns).then_some(Level::LC),
         may_keep: true,
+        ended: None,
     }
 }
 
@@ -298,7 +302,7 @@ mod cases {
         let (mut budgets, driver) = (Budgets::new()?, Busy::new()?);
         budgets.set_params(&Level::ALL.map(Params::default_of));
         for handle in 0..COUNT {
-            budgets.take(&change(handle, false), &activity)?;
+            budgets.take(&driver, &change(handle, false), &activity)?;
         }
         let mut steps = 0;
         while let budget::Next::Again = budgets.step(&driver, (NO_GPU, &activity), None, None) {
@@ -317,9 +321,44 @@ mod cases {
                 budget: None,
                 ..change(handle, false)
             };
-            budgets.take(&gone, &activity)?;
+            budgets.take(&driver, &gone, &activity)?;
         }
         assert!(budgets.is_empty() && !budgets.is_busy());
+        Ok(())
+    }
+
+    /// GPU time of a TSG since it was last looked at counts for the level that it leaves: at its end, or with
+    /// another class.
+    #[test]
+    fn who_leaves_a_level_is_charged_until_then() -> Result {
+        let leaves = [
+            // Its provider's last report, in place of an answer.
+            (None, Some(95_000_000), true),
+            (None, Some(94_000_000), false),
+            (None, None, true),
+            (Level::new(6), None, true),
+        ];
+        for (budget, ended, is_spent) in leaves {
+            let activity = KBox::pin_init(Activity::new(), GFP_KERNEL)?;
+            let (mut budgets, driver) = (Budgets::new()?, Busy::new()?);
+            budgets.set_params(&Level::ALL.map(|level| {
+                let is_lc = level == Level::LC;
+                Params::default_of(level).filter(|_| is_lc)
+            }));
+            driver.ran.set(Ns(0));
+            budgets.take(&driver, &change(7, false), &activity)?;
+            budgets.step(&driver, (NO_GPU, &activity), None, None);
+            assert!(!budgets.throttled().contains(Level::LC));
+            driver.ran.set(Ns(95_000_000));
+            let left = Change {
+                budget,
+                ended: ended.map(Ns),
+                ..change(7, false)
+            };
+            budgets.take(&driver, &left, &activity)?;
+            budgets.step(&driver, (NO_GPU, &activity), None, None);
+            assert_eq!(budgets.throttled().contains(Level::LC), is_spent);
+        }
         Ok(())
     }
 }

@@ -39,15 +39,25 @@ unsafe impl Send for Rope {}
 unsafe impl Sync for Rope {}
 
 impl Rope {
-    /// Of a provider that was just registered.
-    pub(super) fn new(provider: *mut raw::zernel_provider) -> Result<Arc<Self>> {
-        // INVARIANT: By the caller, who cuts it.
+    /// Of nobody yet.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(super) fn new() -> Result<Arc<Self>> {
+        // INVARIANT: There is none.
         Arc::pin_init(
             pin_init!(Self {
-                provider <- new_raw_lock!(NonNull::new(provider), c"zernel_bell"),
+                provider <- new_raw_lock!(None, c"zernel_bell"),
             }),
             GFP_KERNEL,
         )
+    }
+
+    /// Of a provider that was just registered.
+    pub(super) fn tie(&self, provider: *mut raw::zernel_provider) {
+        // INVARIANT: By the caller, who cuts it.
+        *self.provider.lock() = NonNull::new(provider);
     }
 
     /// Has no bell ring any more, and waits for one that does.

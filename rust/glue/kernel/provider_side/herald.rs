@@ -33,21 +33,25 @@ unsafe impl Send for Herald {}
 unsafe impl Sync for Herald {}
 
 impl Herald {
-    /// Of a provider that was just registered.
-    pub(super) fn new(provider: *mut raw::zernel_provider) -> Result<Arc<Self>> {
-        // INVARIANT: By the caller, who dismisses it.
+    /// Of nobody yet.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn new() -> Result<Arc<Self>> {
+        // INVARIANT: There is none.
         Arc::pin_init(
             pin_init!(Self {
-                provider <- new_mutex!(NonNull::new(provider), "zernel_herald"),
+                provider <- new_mutex!(None, "zernel_herald"),
             }),
             GFP_KERNEL,
         )
     }
 
-    /// Of nobody.
-    #[cfg(zernel_kunit)]
-    pub(crate) fn dumb() -> Result<Arc<Self>> {
-        Self::new(core::ptr::null_mut())
+    /// Of a provider that was just registered.
+    pub(super) fn appoint(&self, provider: *mut raw::zernel_provider) {
+        // INVARIANT: By the caller, who dismisses it.
+        *self.provider.lock() = NonNull::new(provider);
     }
 
     /// Has it tell nothing any more, and waits for a report that is under way.

@@ -11,10 +11,14 @@ use super::fixture::{
     FakeDriver, //
 };
 use crate::{
-    policy::level::Level,
+    policy::{
+        level::Level,
+        units::Ns, //
+    },
     registry::{
         class::Named,
         gpu,
+        gpu_time::Done,
         news::PIECE,
         plan::{
             turns::Candidate,
@@ -61,6 +65,14 @@ pub(super) fn candidates(r: &mut Registry, gpu: gpu::Id) -> Result<KVec<Candidat
         candidates.push(candidate, GFP_KERNEL)?;
     }
     Ok(candidates)
+}
+
+/// A report of a provider.
+fn ran(ns: u64) -> Done {
+    Done {
+        ran: Ns(ns),
+        ..Done::default()
+    }
 }
 
 /// The only one.
@@ -130,11 +142,22 @@ mod cases {
         one(&mut r, gpu, &mut reader)?;
         // With news that were not told, too.
         r.change_class(admin(), Named::Tsg(id), Level::LC)?;
+        r.take_done(gpu, 2, ran(70));
         r.remove_tsg(id);
         let change = one(&mut r, gpu, &mut reader)?;
         assert_eq!((change.id, change.handle), (id, 2));
         assert_eq!((change.turns, change.budget), (None, None));
+        assert_eq!(change.ended, Some(Ns(70)));
         assert!(r.news.is_empty());
+        // The last report of its provider comes with the end, or there is none.
+        for (handle, last, expected) in [(3, Some(ran(90)), 90), (4, None, 20)] {
+            let id = add_at(&mut r, gpu, handle, Level::LC)?;
+            assert_eq!(one(&mut r, gpu, &mut reader)?.ended, None);
+            r.take_done(gpu, handle, ran(20));
+            r.end_tsg(id, last);
+            let change = one(&mut r, gpu, &mut reader)?;
+            assert_eq!(change.ended, Some(Ns(expected)));
+        }
         Ok(())
     }
 

@@ -63,6 +63,24 @@ mod cases {
     }
 
     #[test]
+    fn a_level_without_budget_is_lowered_with_its_interleave() -> Result {
+        // Where the call for the level is put off, or fails, the slice is that of best-effort all the same.
+        for error in [None, Some(EBUSY), Some(EIO)] {
+            let (mut r, gpu, id, d) = one(Level::LC)?;
+            assert!(r.has_its_slice(id));
+            let mut spent = level::Set::NONE;
+            spent.put(Level::LC, true);
+            throttle(&mut r, gpu, spent);
+            assert!(!r.has_its_slice(id));
+            d.interleave_error.set(error);
+            work(&mut r, gpu, &d);
+            assert!(slice(&r, id).is_some_and(|slice| slice < 1_000));
+            assert_eq!(r.has_its_slice(id), error.is_none());
+        }
+        Ok(())
+    }
+
+    #[test]
     fn the_gate_leaves_levels_that_keep_the_engine() -> Result {
         let (mut r, gpu) = fixture::registry_with_turns()?;
         let three = fixture::level(3);

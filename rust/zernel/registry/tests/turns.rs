@@ -19,7 +19,10 @@ use crate::{
             self,
             Level, //
         },
-        preempt::Verdict,
+        preempt::{
+            Answer,
+            Verdict, //
+        },
         units::Ms, //
     },
     registry::{
@@ -131,7 +134,12 @@ mod cases {
         assert_eq!(less_urgent(&r, gpu, Level::LC), 0);
         assert!(!r.will_disable(id, true));
         assert!(!r.will_exclude(id, true));
+        // It is there, and goes on.
+        assert_eq!(r.why_not(id), Answer::InvalidState);
         assert!(all_news(&mut r, gpu::Id(1))?.is_empty());
+        r.remove_tsg(id);
+        assert!(!r.will_exclude(id, true));
+        assert_eq!(r.why_not(id), Answer::Gone);
         Ok(())
     }
 
@@ -408,20 +416,22 @@ mod cases {
     #[test]
     fn a_gpu_that_does_not_respond_is_left_alone_until_it_is_back() -> Result {
         let (mut r, gpu, id, d) = one(Level::BE)?;
-        assert!(r.will_exclude(id, true));
+        assert!(r.will_exclude(id, true) && r.may_ask(gpu));
         r.was_excluded(gpu, id, Level::LC, Verdict::NotResponding);
         assert_eq!(requests_of(&r, Level::LC)?.preempt_unresponsive, 1);
         let told = |r: &Registry| r.gpu(gpu).map(|g| (g.unresponsive, g.retrying));
         assert_eq!(told(&r), Some((true, true)));
         assert!(r.gpu(gpu).is_some_and(|g| g.requests.is_suspended()));
         assert!(!r.will_disable(id, true));
-        assert!(!r.will_exclude(id, true));
+        assert!(!r.will_exclude(id, true) && !r.may_ask(gpu));
+        assert_eq!(r.why_not(id), Answer::InvalidState);
         let calls = d.calls.get();
         r.change_class(admin(), Named::Tsg(id), Level::LC)?;
         work(&mut r, gpu, &d);
         assert_eq!(d.calls.get(), calls);
         r.doubt_gpu(gpu);
         assert_eq!(told(&r), Some((false, false)));
+        assert!(r.may_ask(gpu));
         work(&mut r, gpu, &d);
         assert!(d.calls.get() > calls);
         assert_eq!(disabled(&r, id), Some((false, Some(false))));

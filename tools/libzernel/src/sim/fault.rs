@@ -30,6 +30,8 @@ pub enum Operation {
     UserControl,
     /// Have a run list begin anew.
     Kick,
+    /// Tell the load of a TSG.
+    QueryTsg,
 }
 
 impl Operation {
@@ -43,6 +45,7 @@ impl Operation {
             Self::QueryLoad => abi::ZERNEL_SIM_OP_QUERY_LOAD,
             Self::UserControl => abi::ZERNEL_SIM_OP_USER_CONTROL,
             Self::Kick => abi::ZERNEL_SIM_OP_KICK,
+            Self::QueryTsg => abi::ZERNEL_SIM_OP_QUERY_TSG,
         }
     }
 }

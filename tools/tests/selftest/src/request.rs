@@ -113,6 +113,7 @@ pub const SUITE: Suite = suite(
         case("busy_tsg_delays_itself_alone", others::beside_a_busy_tsg),
         case("no_memory_for_the_gate", gate::no_memory),
         case("unresponsive_gpu_is_left_alone", gate::unresponsive),
+        case("unresponsive_gpu_gets_no_call", gate::gets_no_call),
         case("gate_opens", gates::opens),
         case("gate_opens_alone", gates::opens_alone),
         case("gate_fails", gates::fails),
@@ -157,6 +158,7 @@ pub const SUITE: Suite = suite(
         case("order_holds_are_bounded", takeover::is_bounded),
         case("order_cannot_take", takeover::cannot_take),
         case("order_lacks_an_operation", takeover::lacks_an_operation),
+        case("order_gets_no_answer", takeover::gets_no_answer),
         case("admission_is_kept", admission::keeps_what_it_promises),
         case("admission_is_refused", admission::refuses_with_a_cause),
         case("admission_is_told", admission::tells_in_its_structure),
@@ -309,6 +311,104 @@ fn fail_next(lab: &Lab, operation: Operation, error: Errno, count: u32) -> Resul
         delay: Duration::ZERO,
         tsg: None,
     })?;
+    Ok(())
+}
+
+/// Operations of a provider.
+const OPERATIONS: [Operation; 8] = [
+    Operation::SetTimeslice,
+    Operation::GetTimeslice,
+    Operation::Preempt,
+    Operation::SetEnabled,
+    Operation::SetInterleave,
+    Operation::QueryLoad,
+    Operation::Kick,
+    Operation::QueryTsg,
+];
+
+/// Counts the calls of the provider for GPU 0, until it is dropped.
+struct Calls<'a> {
+    lab: &'a Lab,
+    before: [u64; OPERATIONS.len()],
+}
+
+impl<'a> Calls<'a> {
+    /// From now on, with no fault but these.
+    fn count(lab: &'a Lab, faults: &[Fault]) -> Result<Self> {
+        let before = Self::hit(lab)?;
+        for operation in OPERATIONS {
+            let named = faults.iter().find(|fault| fault.operation == operation);
+            let count = Fault {
+                count: u32::MAX,
+                ..Self::none(operation)
+            };
+            lab.sim.inject(named.unwrap_or(&count))?;
+        }
+        Ok(Self { lab, before })
+    }
+
+    /// Calls since the module was loaded.
+    fn hit(lab: &Lab) -> Result<[u64; OPERATIONS.len()]> {
+        let mut hit = [0; OPERATIONS.len()];
+        for (count, operation) in hit.iter_mut().zip(OPERATIONS) {
+            *count = lab.sim.injected(0, operation)?;
+        }
+        Ok(hit)
+    }
+
+    /// The end of a fault.
+    fn none(operation: Operation) -> Fault {
+        Fault {
+            gpu: 0,
+            operation,
+            count: 0,
+            error: None,
+            delay: Duration::ZERO,
+            tsg: None,
+        }
+    }
+
+    /// Those of some operations.
+    fn of(&self, operations: &[Operation]) -> Result<u64> {
+        let counts = Self::hit(self.lab)?.into_iter().zip(self.before);
+        let named = counts.zip(OPERATIONS);
+        let named = named.filter(|(_, operation)| operations.contains(operation));
+        Ok(named.map(|((now, before), _)| now - before).sum())
+    }
+
+    /// All of them.
+    fn all(&self) -> Result<u64> {
+        self.of(&OPERATIONS)
+    }
+}
+
+impl Drop for Calls<'_> {
+    fn drop(&mut self) {
+        for operation in OPERATIONS {
+            // Fails only when the device is gone, and its GPUs with it.
+            let _ = self.lab.sim.inject(&Self::none(operation));
+        }
+    }
+}
+
+/// All calls of an operation time out.
+fn times_out(operation: Operation) -> Fault {
+    Fault {
+        count: u32::MAX,
+        error: Some(Errno::TIMEDOUT),
+        ..Calls::none(operation)
+    }
+}
+
+/// Asks for all that is known of GPUs, levels, TSGs and phases, again and again for a while.
+fn ask_for_all(zernel: &Zernel) -> Result<()> {
+    for _ in 0..10 {
+        zernel.gpus().try_for_each(|found| found.map(drop))?;
+        zernel.levels().try_for_each(|found| found.map(drop))?;
+        zernel.tsgs().try_for_each(|found| found.map(drop))?;
+        zernel.phases().try_for_each(|found| found.map(drop))?;
+        std::thread::sleep(Duration::from_millis(50));
+    }
     Ok(())
 }
 

@@ -52,6 +52,7 @@ pub const SUITE: Suite = suite(
         case("provider_leaves_in_a_call", ends::provider_leaves_in_a_call),
         case("best_effort_is_not_starved", budgets::not_starved),
         case("calls_are_charged", budgets::slow_calls),
+        case("who_leaves_is_charged", budgets::of_those_that_leave),
         case("no_bound", budgets::no_bound),
         case("less_urgent_is_held_back_first", budgets::less_urgent_first),
         case("no_memory_for_classes", memory::of_classes),

@@ -7,16 +7,17 @@ use std::time::Duration;
 use anyhow::{ensure, Context as _, Result};
 use libzernel::request::{Begin, Of, RequestStats, Slots};
 use libzernel::sim::{self, Fault, Item, Operation};
-use libzernel::{Level, Target, Zernel};
+use libzernel::{Level, Target, Timestamp, Tracking, Zernel};
 use rustix::io::Errno;
 use testkit::faults::Faults;
 use testkit::passing;
 
-use super::{at_once, longest_lease, Client, Since};
+use super::{at_once, longest_lease, Calls, Client, Since};
 use crate::check_eq;
-use crate::child::Child;
+use crate::child::{in_child, Child};
 use crate::common::{errno, slice_of, tune, wait_until, Lab};
 use crate::harness::Outcome;
+use crate::phase::process;
 use crate::sim::turns::Suspended;
 
 /// Latency-critical requests beside best-effort work without end.
@@ -278,6 +279,43 @@ pub(super) fn unresponsive() -> Outcome {
     drop(Suspended::new(&stage.lab.sim, 0)?);
     stage.wait_scheduled(2)?;
     stage.goes_on()
+}
+
+/// The provider of a GPU that does not respond gets no call until it is back, for no list and no phase. Known
+/// facts are told meanwhile.
+pub(super) fn gets_no_call() -> Outcome {
+    in_child(|| {
+        let stage = Stage::new(2)?;
+        let (sim, zernel) = (&stage.lab.sim, &stage.lab.zernel);
+        zernel.track(&Target::current_process(), Tracking::ML)?;
+        tune("slice_policy", "slack")?;
+        // A request with a deadline is looked at for its slack.
+        let begin = || stage.begin().slo(Duration::from_secs(5));
+        let faults = [Operation::Preempt, Operation::SetEnabled].map(super::times_out);
+        let calls = Calls::count(&stage.lab, &faults)?;
+        let looked = |calls: &Calls<'_>| -> Result<bool> {
+            super::ask_for_all(zernel)?;
+            Ok(calls.of(&[Operation::QueryTsg])? > 0 && calls.of(&[Operation::QueryLoad])? > 0)
+        };
+        wait_until("the provider is asked", || looked(&calls))?;
+        let slot = stage.client.slot(0);
+        slot.begin(&begin())?;
+        stage.wait_verdicts([0, 0, 0, 1, 0])?;
+        let (before, then) = (calls.all()?, Timestamp::now());
+        super::ask_for_all(zernel)?;
+        wait_until("its phases are told of", || {
+            let mine = process(zernel, std::process::id())?.context("it has none")?;
+            Ok(mine.sample_at_ns.is_some_and(|at| at >= then))
+        })?;
+        super::ask_for_all(zernel)?;
+        check_eq!(calls.all()?, before, "calls");
+        drop(calls);
+        drop(Suspended::new(sim, 0)?);
+        stage.wait_scheduled(2)?;
+        stage.goes_on()?;
+        let calls = Calls::count(&stage.lab, &[])?;
+        wait_until("the provider is asked again", || looked(&calls))
+    })
 }
 
 /// Without memory to keep others off, nobody is, and the request goes on; the next ones are as ever.

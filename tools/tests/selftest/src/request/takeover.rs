@@ -17,6 +17,7 @@ use crate::child::Child;
 use crate::common::{slice_of, told_slice_of, tune, wait_until, Lab, Lacking};
 use crate::harness::Outcome;
 use crate::permit::BOB;
+use crate::sim::turns::Suspended;
 use crate::sys;
 
 /// The work of a request that is taken from.
@@ -441,4 +442,63 @@ pub(super) fn lacks_an_operation() -> Outcome {
         late.slot(0).cancel(victim)?;
     }
     Ok(())
+}
+
+/// Two TSGs are held when the GPU ceases to respond: it gets no call after that, for neither. Once it is back both
+/// have all that they had.
+pub(super) fn gets_no_answer() -> Outcome {
+    use libzernel::sim::{Fault, Operation};
+    // Until the first has yielded, the second is taken from.
+    const CALL: Duration = Duration::from_millis(500);
+    let lab = stage()?;
+    tune("level3_budget_us", 100_000)?;
+    let of = |number| {
+        let client = Client::new(&lab)?;
+        lab.zernel
+            .set_class(&Target::Tsg(client.tsg), crate::common::level(number))?;
+        lab.wait_slice(&client.context, slice_of(number))?;
+        anyhow::Ok((client, number))
+    };
+    let (victims, takers) = ([of(0)?, of(3)?], [of(0)?, of(3)?]);
+    for (victim, _) in &victims {
+        runs(victim, LATE, LONG)?;
+    }
+    let unresponsive = || {
+        anyhow::Ok(
+            lab.zernel
+                .request_stats(libzernel::request::Of::All)?
+                .preempt_unresponsive,
+        )
+    };
+    let before = unresponsive()?;
+    let calls = super::Calls::count(
+        &lab,
+        &[
+            super::times_out(Operation::Preempt),
+            super::times_out(Operation::SetEnabled),
+            Fault {
+                error: None,
+                delay: CALL,
+                ..super::times_out(Operation::SetTimeslice)
+            },
+        ],
+    )?;
+    for (taker, _) in &takers {
+        runs(taker, EARLY, Duration::from_millis(1))?;
+    }
+    wait_until("it does not respond", || Ok(unresponsive()? > before))?;
+    let all = calls.all()?;
+    super::ask_for_all(&lab.zernel)?;
+    check_eq!(calls.all()?, all, "calls");
+    check_eq!(unresponsive()?, before + 1, "verdicts");
+    let tries = calls.of(&[Operation::Preempt, Operation::SetEnabled])?;
+    check_eq!(tries, 2, "calls to take one off");
+    check_eq!(calls.of(&[Operation::SetTimeslice])?, 2, "TSGs that yield");
+    drop(calls);
+    drop(Suspended::new(&lab.sim, 0)?);
+    for (client, number) in victims.iter().chain(&takers) {
+        wait_enabled(client, true)?;
+        lab.wait_slice(&client.context, slice_of(*number))?;
+    }
+    goes_on(&lab, &takers[0].0)
 }

@@ -129,6 +129,37 @@ pub(super) fn slow_calls() -> Outcome {
     Ok(())
 }
 
+/// GPU time of TSGs that end, or leave the level, counts for it.
+pub(super) fn of_those_that_leave() -> Outcome {
+    // None of them has it all.
+    const BUDGET_US: u32 = 200_000;
+    let lab = Lab::open()?;
+    for ends in [true, false] {
+        tune("level0_period_us", 1_000_000)?;
+        tune("level0_budget_us", BUDGET_US)?;
+        // Work before this counts for a period.
+        std::thread::sleep(Duration::from_secs(1));
+        let before = throttles(&lab, Level::LC)?;
+        let mut sum = 0;
+        while throttles(&lab, Level::LC)? == before {
+            ensure!(sum <= 6_000 * MS, "never throttled, ends: {ends}");
+            let (context, tsg) = lab.compute()?;
+            let target = Target::Tsg(tsg.id);
+            lab.zernel.set_class(&target, Level::LC)?;
+            lab.wait_slice(&context, slice_of(0))?;
+            keep_busy(&context)?;
+            wait_until("it has run", || Ok(context.stats()?.busy_ns >= 100 * MS))?;
+            if !ends {
+                lab.zernel.clear_class(&target)?;
+                wait_until("it has left", || Ok(lab.tsg(tsg.id)?.level.is_none()))?;
+            }
+            sum += context.stats()?.busy_ns;
+        }
+        println!("    # throttled after {} ms, ends: {ends}", sum / MS);
+    }
+    Ok(())
+}
+
 /// A budget as long as its period is none, and who stays below its budget has its slice.
 pub(super) fn no_bound() -> Outcome {
     let lab = Lab::open()?;
