@@ -2,7 +2,7 @@
 //! Properties of the order of deadlines with preemption: whatever tenants state and do, nobody stays
 //! held.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
@@ -12,6 +12,11 @@ use crate::policy::{
         preemptive::{Step, HOLDS, MOST},
     },
     level::Level,
+    request::{
+        order::Standing,
+        words::{Number, Observed},
+        Actions, Plan, Slot,
+    },
     units::Ns,
 };
 
@@ -19,8 +24,13 @@ const LANE: Lane = Lane {
     runlist: 0,
     level: Level::LC,
 };
+const US: u64 = 1_000;
 const MS: u64 = 1_000_000;
 const LEASE: u64 = 40 * MS;
+/// Requests that are watched in one hold of the order's lock.
+const TURNS: usize = 4;
+/// The rest follows so long after.
+const PAUSE: u64 = 5 * US;
 
 fn claim(deadline: u64) -> Claim {
     Claim {
@@ -36,19 +46,51 @@ const FULL: i64 = 100 * MS as i64;
 /// No debt is greater.
 const LEAST: i64 = -10_000 * MS as i64;
 
-/// A request, as its process knows it.
+/// A request, its slot, and the process behind it.
 #[derive(Clone, Copy, Debug)]
 struct Request {
+    place: Place,
     tsg: u64,
     user: u32,
     deadline: u64,
     /// Requests that began before it.
     number: usize,
     contends: bool,
-    /// The end of its lease, once it has the GPU.
-    until: Option<u64>,
-    held: Option<u64>,
+    slot: Slot,
+    words: Observed,
+    /// When the timer of its slot fires.
+    alarm: Option<Ns>,
+    /// When its process has stored that it is done.
+    stored: Option<u64>,
+    is_held: bool,
     holds: u8,
+    /// When it went on last.
+    resumed: u64,
+}
+
+impl Request {
+    /// The end of its lease, if it was triggered.
+    fn until(&self) -> Option<u64> {
+        match self.slot.standing() {
+            Standing::Runs(until) => Some(until.0),
+            _ => None,
+        }
+    }
+
+    fn waits(&self) -> bool {
+        self.slot.standing() == Standing::Waits
+    }
+
+    /// It has the GPU, as far as zernel knows.
+    fn runs(&self, now: u64) -> bool {
+        !self.is_held && self.until().is_some_and(|until| until > now)
+    }
+
+    /// The longest time from a store of its process to a look at it, where that begins then.
+    fn look(&self, from: u64) -> u64 {
+        let since = self.until().unwrap_or_default() - LEASE;
+        (20 * US).max(from.saturating_sub(since) / 8) + 1
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -61,32 +103,42 @@ enum Act {
     },
     /// A process stores the trigger of one that waits.
     Store(usize),
+    /// A process stores that one which has the GPU, or is held, is done.
+    StoreDone(usize),
     End(usize),
     Pass(u64),
     Switch(bool),
 }
 
 fn act() -> impl Strategy<Value = Act> {
+    let at = any::<prop::sample::Index>;
     prop_oneof![
         5 => (0u64..6, 0u64..60 * MS, prop::bool::weighted(0.9), prop::bool::weighted(0.3))
             .prop_map(|(tsg, within, contends, itself)| Act::Begin { tsg, within, contends, itself }),
-        1 => any::<prop::sample::Index>().prop_map(|at| Act::Store(at.index(64))),
-        4 => any::<prop::sample::Index>().prop_map(|at| Act::End(at.index(64))),
+        1 => at().prop_map(|at| Act::Store(at.index(64))),
+        3 => at().prop_map(|at| Act::StoreDone(at.index(64))),
+        2 => at().prop_map(|at| Act::End(at.index(64))),
         4 => (0u64..20 * MS).prop_map(Act::Pass),
         1 => any::<bool>().prop_map(Act::Switch),
     ]
 }
 
-/// A line, and the processes behind it.
+/// A line, the slots of its requests and the worker of the GPU, with the events that the kernel has: calls,
+/// the timers of slots, and that of the worker.
 struct Machine {
     line: Line,
     now: u64,
     on: bool,
-    requests: BTreeMap<usize, (Place, Request)>,
+    requests: BTreeMap<usize, Request>,
     begun: usize,
+    /// When the worker is due, and the TSGs that it knows as held.
+    worker: Option<u64>,
+    told: BTreeSet<u64>,
+    /// Since when some wait, or are held.
+    wanted: Option<u64>,
     /// The credit of each user, in halves of a nanosecond, by the formula of the documentation.
     credits: BTreeMap<u32, i64>,
-    /// Time for which requests of the first user were held.
+    /// Time for which the TSG of the first user was held.
     took: u64,
 }
 
@@ -98,33 +150,52 @@ impl Machine {
             on: true,
             requests: BTreeMap::new(),
             begun: 0,
+            worker: None,
+            told: BTreeSet::new(),
+            wanted: None,
             credits: BTreeMap::new(),
             took: 0,
         }
     }
 
     fn of(&mut self, place: Place) -> &mut Request {
-        &mut self.requests.get_mut(&place.number()).unwrap().1
+        self.requests.get_mut(&place.number()).unwrap()
+    }
+
+    fn held(&self) -> impl Iterator<Item = &Request> {
+        self.requests.values().filter(|request| request.is_held)
+    }
+
+    /// Those that have the GPU, as far as zernel knows.
+    fn runners(&self) -> impl Iterator<Item = &Request> {
+        let all = self.requests.values();
+        all.filter(|request| request.runs(self.now))
+    }
+
+    /// The TSGs that are held, and their users.
+    fn tsgs(&self) -> BTreeSet<(u64, u32)> {
+        self.held().map(|held| (held.tsg, held.user)).collect()
     }
 
     /// The user of the request with the earliest deadline that has the GPU.
     fn payer(&self) -> Option<u32> {
-        let all = self.requests.values().map(|(_, request)| request);
-        let running = all.filter(|r| r.held.is_none() && r.until.is_some_and(|end| end > self.now));
-        let first = running.min_by_key(|r| (r.deadline, r.number));
+        let first = self.runners().min_by_key(|r| (r.deadline, r.number));
         first.map(|request| request.user)
     }
 
     /// Time goes on, and nothing happens meanwhile.
     fn pass_to(&mut self, at: u64) {
         let passed = (at - self.now) as i64;
+        if passed > 0 {
+            self.check_idle(at);
+        }
         let payer = self.payer();
-        for (_, request) in self.requests.values().filter(|(_, r)| r.held.is_some()) {
+        for (_, user) in self.tsgs() {
             let by = payer.expect("held for nobody");
-            if request.user != by {
+            if user != by {
                 *self.credits.entry(by).or_insert(2 * FULL) -= 2 * passed;
             }
-            if request.user == 1 {
+            if user == 1 {
                 self.took += passed as u64;
             }
         }
@@ -134,42 +205,189 @@ impl Machine {
         self.now = at;
     }
 
-    /// A request goes without a turn.
-    fn goes_itself(&mut self, place: Place) {
-        let until = self.now + LEASE;
-        self.line.runs(place, Ns(until), Ns(self.now));
-        self.of(place).until = Some(until);
+    /// Nobody waits, or is held, for long while all that have the GPU are done.
+    fn check_idle(&self, at: u64) {
+        let Some(wanted) = self.wanted else { return };
+        let stored: Option<Vec<_>> = self
+            .runners()
+            .map(|r| Some(r.stored?.max(r.resumed)))
+            .collect();
+        let Some(stored) = stored else { return };
+        let from = stored.into_iter().max().unwrap_or_default().max(wanted);
+        let parts = self.runners().count().div_ceil(TURNS) as u64;
+        let look = self.runners().map(|r| r.look(from)).max().unwrap_or(0) + parts * PAUSE;
+        assert!(at <= from + look, "idle for {} ns", at - from);
     }
 
+    /// Carries out what a slot wants.
+    fn act(&mut self, place: Place, actions: &Actions) {
+        let request = self.of(place);
+        if let Some(number) = actions.release {
+            request.words.release = number.get();
+        }
+        if let Some(number) = actions.trigger {
+            request.words.trigger = number.get();
+        }
+        request.alarm = actions.alarm;
+    }
+
+    /// The timer of a slot fires, or somebody looks.
+    fn poll(&mut self, place: Place) {
+        let now = Ns(self.now);
+        let request = self.of(place);
+        let seen = request.words;
+        let actions = request.slot.poll(now, &seen);
+        self.act(place, &actions);
+        self.settle(place);
+    }
+
+    /// The line follows an event of a slot.
+    fn settle(&mut self, place: Place) {
+        let request = *self.of(place);
+        if request.slot.ordered().is_none() {
+            self.requests.remove(&place.number());
+            let ended = request.slot.ended(Number::ONE);
+            let burst = ended.and_then(|ended| ended.burst);
+            assert_eq!(self.line.was_held(place), request.holds > 0);
+            if self.line.holds(place) {
+                self.worker = Some(self.now);
+            }
+            self.line.over(place, burst, Ns(self.now));
+        } else {
+            self.note(place);
+        }
+        self.serve();
+    }
+
+    fn note(&mut self, place: Place) {
+        let standing = self.of(place).slot.standing();
+        match standing {
+            Standing::Apart => self.line.rests(place),
+            Standing::Waits => self.line.waits(place),
+            Standing::Runs(until) => self.line.runs(place, until, Ns(self.now)),
+        };
+    }
+
+    /// As `Places::serve` in `rust/zernel/request/order.rs`.
     fn serve(&mut self) {
-        let now = self.now;
-        for _ in 0..2 * Line::ROOM {
-            match self.line.step(LANE, Ns(now), self.on) {
-                Step::Rest => return self.check(),
-                Step::Go(place) => {
-                    let until = now + LEASE;
-                    self.line.runs(place, Ns(until), Ns(now));
-                    self.of(place).until = Some(until);
+        let now = Ns(self.now);
+        let mut turns = 0;
+        for step in 0.. {
+            assert!(step < 4 * MOST + TURNS, "it never rests");
+            let next = match self.line.step(LANE, now, self.on) {
+                Step::Go(next) if turns < TURNS => next,
+                step @ (Step::Held(place) | Step::Resumed(place)) => {
+                    self.is_moved(step == Step::Held(place), place);
+                    self.worker = Some(self.now);
+                    continue;
                 }
-                Step::Held(place) => {
-                    assert!(self.on, "held with another order");
-                    let request = self.of(place);
-                    assert!(request.contends && request.held.is_none());
-                    request.held = Some(now);
-                    request.holds += 1;
-                    assert!(request.holds <= HOLDS, "held too often");
+                Step::Charged => {
+                    self.worker = Some(self.now);
+                    continue;
                 }
-                Step::Resumed(place) => {
-                    let request = self.of(place);
-                    assert!(request.held.take().is_some(), "it was not held");
+                Step::Go(_) | Step::Rest => break,
+            };
+            turns += 1;
+            let request = self.of(next);
+            let seen = request.words;
+            let actions = request.slot.grant(Number::ONE, now, &seen);
+            self.act(next, &actions);
+            self.note(next);
+        }
+        let first = self.line.first(LANE);
+        if first.is_none() && !self.line.is_held(LANE) {
+            return;
+        }
+        let soon = Ns(self.now + PAUSE);
+        let mut until = self.line.busy_until(LANE, now).unwrap_or(soon);
+        for watched in 0..=TURNS {
+            let Some(runner) = self.line.unwatched(LANE) else {
+                break;
+            };
+            if watched == TURNS {
+                until = until.min(soon);
+                if first.is_none() {
+                    self.worker = Some(self.now);
                 }
-                Step::Charged => {}
+                break;
+            }
+            self.line.is_watched(runner);
+            let actions = self.of(runner).slot.watch(now);
+            self.act(runner, &actions);
+        }
+        if let Some(first) = first {
+            let actions = self.of(first).slot.wait_until(until);
+            self.act(first, &actions);
+        }
+    }
+
+    /// All requests of a TSG that have the GPU are held, or some that are go on.
+    fn is_moved(&mut self, is_held: bool, place: Place) {
+        assert!(self.on || !is_held, "held with another order");
+        let (now, tsg) = (self.now, self.of(place).tsg);
+        let mut moved = 0;
+        for request in self.requests.values_mut() {
+            let before = *request;
+            request.is_held = self.line.holds(request.place);
+            let is_its = request.tsg == tsg && request.contends;
+            assert!(!is_held || !is_its || !request.runs(now), "held in part");
+            if request.is_held == before.is_held {
+                continue;
+            }
+            assert_eq!(request.is_held, is_held);
+            moved += 1;
+            if is_held {
+                assert!(is_its && before.runs(now));
+                request.holds += 1;
+                assert!(request.holds <= HOLDS, "held too often");
+            } else {
+                request.resumed = now;
             }
         }
-        panic!("it never rests");
+        assert!(moved > 0, "nothing has changed");
+    }
+
+    /// As `Order::wishes`.
+    fn work(&mut self) {
+        let now = Ns(self.now);
+        for _ in 0..Line::ROOM {
+            let (due, _) = self.line.released(now);
+            let off = self.line.held_lane().filter(|_| !self.on);
+            if due.or(off).or_else(|| self.line.overlooked()).is_none() {
+                break;
+            }
+            self.serve();
+        }
+        assert_eq!(self.line.overlooked(), None);
+        self.worker = self.line.released(now).1.map(|due| due.0);
+        self.told = self.wished();
+    }
+
+    fn wished(&self) -> BTreeSet<u64> {
+        let wishes = self.line.wishes(Ns(self.now));
+        wishes.iter().flatten().map(|wish| wish.tsg).collect()
+    }
+
+    /// All that is due now happens.
+    fn catch_up(&mut self) {
+        for _ in 0..8 * Line::ROOM {
+            if self.worker.is_some_and(|at| at <= self.now) {
+                self.work();
+                continue;
+            }
+            let now = Ns(self.now);
+            let mut requests = self.requests.values();
+            match requests.find(|r| r.alarm.is_some_and(|alarm| alarm <= now)) {
+                Some(request) => self.poll(request.place),
+                None => return self.check(),
+            }
+        }
+        panic!("time stands still");
     }
 
     fn check(&mut self) {
+        let wanted = self.requests.values().any(|r| r.is_held || r.waits());
+        self.wanted = wanted.then_some(self.wanted.unwrap_or(self.now));
         for user in 0..3 {
             let expected = self.credits.get(&user).copied().unwrap_or(2 * FULL);
             let left = self.line.credit(user, Ns(self.now));
@@ -179,58 +397,42 @@ impl Machine {
                 "user {user}: {left}, and not {expected} / 2"
             );
         }
-        let all = || self.requests.values().map(|(_, request)| request);
         if let Some(payer) = self.payer() {
-            let is_held = all().any(|r| r.held.is_some() && r.user != payer);
+            let is_held = self.held().any(|held| held.user != payer);
             let left = self.credits.get(&payer).copied().unwrap_or(2 * FULL);
             assert!(!is_held || left >= 0, "held without credit: {left}");
         }
-        let runs = |r: &&Request| r.held.is_none() && r.until.is_some_and(|until| until > self.now);
-        let held: Vec<_> = all().filter(|r| r.held.is_some()).collect();
-        assert!(held.len() <= MOST);
-        for request in &held {
+        assert!(self.tsgs().len() <= MOST);
+        for request in self.held() {
             assert!(self.on, "held with another order");
-            let end = request.deadline.min(request.until.unwrap());
+            let end = request.deadline.min(request.until().unwrap());
             assert!(self.now < end, "held beyond its end");
-            let mut first = all().filter(runs);
+            let mut runners = self.runners();
             assert!(
-                first.any(|other| other.deadline <= request.deadline),
+                runners.any(|other| other.deadline <= request.deadline),
                 "held for nobody"
             );
+            let mut runners = self.runners();
+            assert!(
+                !runners.any(|other| other.contends && other.tsg == request.tsg),
+                "held in part"
+            );
         }
-        let wishes = self.line.wishes(Ns(self.now));
-        for wish in wishes.iter().flatten() {
-            assert!(held.iter().any(|request| request.tsg == wish.tsg));
-            let mut running = all().filter(runs);
-            assert!(!running.any(|r| r.contends && r.tsg == wish.tsg));
-        }
+        // The worker has all that are held off the GPU, and no others.
+        assert_eq!(self.told, self.wished());
+        assert_eq!(self.told, self.tsgs().iter().map(|(tsg, _)| *tsg).collect());
         // Nobody waits while the GPU is free.
-        let waits = all().any(|r| r.until.is_none());
-        assert!(!waits || all().any(|r| runs(&r)), "the GPU is free");
+        let waits = self.requests.values().any(Request::waits);
+        assert!(!waits || self.runners().next().is_some(), "the GPU is free");
     }
 
     fn pass(&mut self, time: u64) {
         let end = self.now + time;
-        loop {
-            let all = self.requests.values().map(|(_, request)| request);
-            // The end of a lease, or the deadline of one that waits.
-            let ends = all.map(|r| r.until.unwrap_or(r.deadline));
-            let own = ends.filter(|&at| at > self.now).min();
-            let (_, due) = self.line.released(Ns(self.now));
-            let next = [own, due.map(|due| due.0)].into_iter().flatten().min();
-            let at = next.filter(|&at| at <= end).unwrap_or(end);
-            assert!(at > self.now || at == end, "time stands still");
-            self.pass_to(self.now.max(at));
-            let all = self.requests.values();
-            let late = all.filter(|(_, r)| r.until.is_none() && r.deadline <= self.now);
-            let late: Vec<_> = late.map(|(place, _)| *place).collect();
-            for place in late {
-                self.goes_itself(place);
-            }
-            self.serve();
-            if self.now >= end {
-                return;
-            }
+        while self.now < end {
+            let alarms = self.requests.values().filter_map(|r| r.alarm);
+            let next = alarms.map(|alarm| alarm.0).chain(self.worker).min();
+            self.pass_to(next.unwrap_or(end).clamp(self.now, end));
+            self.catch_up();
         }
     }
 
@@ -252,34 +454,79 @@ impl Machine {
         if contends {
             self.line.contends(place, tsg);
         }
-        self.line.waits(place);
-        let request = Request {
+        let now = Ns(self.now);
+        let plan = Plan {
+            trigger_at: now,
+            lease: Ns(LEASE),
+            slo: Some(Ns(within)),
+            holder: true,
+            ordered: true,
+            ..Plan::default()
+        };
+        let mut request = Request {
+            place,
             tsg,
             user,
             deadline,
             number: self.begun,
             contends,
-            until: None,
-            held: None,
+            slot: Slot::new(),
+            words: Observed::default(),
+            alarm: None,
+            stored: None,
+            is_held: false,
             holds: 0,
+            resumed: 0,
         };
+        request.slot.begin(now, &Observed::default(), plan);
+        let actions = request.slot.ready(Number::ONE, now, &Observed::default());
         self.begun += 1;
-        self.requests.insert(place.number(), (place, request));
+        self.requests.insert(place.number(), request);
+        self.act(place, &actions.unwrap());
         if itself {
-            self.goes_itself(place);
+            self.store(place);
+        } else {
+            self.settle(place);
         }
-        self.serve();
+        self.catch_up();
         Some(place)
     }
 
-    fn end(&mut self, at: usize) {
-        let known = self.requests.range(at..).next();
-        let known = known.or(self.requests.iter().next());
-        if let Some(number) = known.map(|(&number, _)| number) {
-            let (place, _) = self.requests.remove(&number).unwrap();
-            self.line.over(place, None, Ns(self.now));
-            self.serve();
+    /// A process stores its trigger, and zernel sees that.
+    fn store(&mut self, place: Place) {
+        self.of(place).words.trigger = Number::ONE.get();
+        self.poll(place);
+    }
+
+    /// A process stores that it is done, and nobody sees that.
+    fn store_done(&mut self, at: usize) {
+        let now = self.now;
+        let known = self.known(at).filter(|r| r.until().is_some());
+        if let Some(request) = known.and_then(|r| self.requests.get_mut(&r.place.number())) {
+            request.words.done = Number::ONE.get();
+            request.words.done_ns = Ns(now);
+            request.stored = request.stored.or(Some(now));
         }
+    }
+
+    fn known(&self, at: usize) -> Option<Request> {
+        let known = self.requests.range(at..).next();
+        known.or(self.requests.iter().next()).map(|(_, r)| *r)
+    }
+
+    /// A process calls that it is done.
+    fn end(&mut self, at: usize) {
+        let Some(request) = self.known(at) else {
+            return;
+        };
+        let (place, now) = (request.place, Ns(self.now));
+        let request = self.of(place);
+        let seen = request.words;
+        if let Ok(actions) = request.slot.done(Number::ONE, now, &seen) {
+            self.act(place, &actions);
+        }
+        self.settle(place);
+        self.catch_up();
     }
 }
 
@@ -297,25 +544,26 @@ proptest! {
                     machine.begin_as(tsg, tsg as u32 / 2, within, contends, itself);
                 }
                 Act::Store(at) => {
-                    let waiting = machine.requests.values().filter(|(_, r)| r.until.is_none());
-                    let place = waiting.map(|(place, _)| *place).nth(at % 8);
+                    let waiting = machine.requests.values().filter(|r| r.waits());
+                    let place = waiting.map(|r| r.place).nth(at % 8);
                     if let Some(place) = place {
-                        machine.goes_itself(place);
-                        machine.serve();
+                        machine.store(place);
+                        machine.catch_up();
                     }
                 }
+                Act::StoreDone(at) => machine.store_done(at),
                 Act::End(at) => machine.end(at),
                 Act::Pass(time) => machine.pass(time),
                 Act::Switch(on) => {
                     machine.on = on;
-                    machine.serve();
+                    machine.worker = Some(machine.now);
+                    machine.catch_up();
                 }
             }
         }
         while !machine.requests.is_empty() {
             machine.end(0);
-            let held = machine.requests.values().filter(|(_, r)| r.held.is_some()).count();
-            prop_assert!(held < machine.requests.len().max(1));
+            prop_assert!(machine.held().count() < machine.requests.len().max(1));
         }
         prop_assert_eq!(machine.line.held_lane(), None);
         prop_assert!(machine.line.wishes(Ns(machine.now)).iter().all(Option::is_none));
@@ -335,7 +583,6 @@ proptest! {
             let own = machine.begin(2, 2, MS, true);
             machine.pass(length);
             if let Some(own) = own {
-                prop_assert!(machine.requests[&own.number()].1.user == 2);
                 machine.end(own.number());
             }
             machine.end(victim.number());
