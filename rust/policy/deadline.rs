@@ -7,6 +7,7 @@ mod credit;
 mod entry;
 #[cfg(any(test, zernel_kunit))]
 mod fresh;
+mod held;
 pub(crate) mod line;
 mod load;
 pub(crate) mod preemptive;

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 //! The time for which users hold requests of others: half of all, as deadlines cost nothing to state.
 
-use super::{
-    entry::Hold,
-    HORIZON, //
-};
+use super::HORIZON;
 use crate::policy::units::Ns;
 
 /// The time for which a user may hold requests of others.
@@ -77,24 +74,20 @@ impl Credits {
             .is_some_and(|credit| credit.left >= Self::TAKES)
     }
 
-    /// Counts the time of a hold up to now. [`Self::pass`] is to follow when all are counted.
-    pub(super) fn count(&mut self, owner: u32, hold: &mut Hold, now: Ns) {
-        let took = now.saturating_sub(hold.counted);
-        hold.counted = hold.counted.max(now);
-        if hold.by == owner || took == Ns::ZERO {
-            return;
-        }
-        let took = 2 * took.0.min(Self::LONGEST) as i64;
-        if let Some(credit) = self.of(hold.by) {
-            credit.left = credit.left.saturating_sub(took);
-        }
-    }
-
-    /// Half of the time that has passed comes back. After [`Self::count`], as what is beyond all of it is lost:
-    /// the price of a hold is the same in one piece and in many.
-    pub(super) fn pass(&mut self, now: Ns) {
+    /// Time has passed. `holds`: the user of each TSG of others that was held meanwhile, which pays for that. Half
+    /// of the time comes back afterwards, as what is beyond all of it is lost: the price of a hold is the
+    /// same in one piece and in many.
+    pub(super) fn pass(&mut self, holds: impl Iterator<Item = u32>, now: Ns) {
         let passed = now.saturating_sub(self.at).0.min(Self::LONGEST) as i64;
         self.at = self.at.max(now);
+        if passed == 0 {
+            return;
+        }
+        for user in holds {
+            if let Some(credit) = self.of(user) {
+                credit.left = credit.left.saturating_sub(2 * passed);
+            }
+        }
         for place in &mut self.users {
             if let Some(credit) = place {
                 let left = credit.left.saturating_add(passed);
@@ -106,7 +99,7 @@ impl Credits {
         }
     }
 
-    /// When a user that holds so many requests of others has nothing left.
+    /// When a user that holds so many TSGs of others has nothing left.
     pub(super) fn spent_at(&self, user: u32, holds: usize) -> Option<Ns> {
         let rate = u64::try_from(holds).ok()?.checked_mul(2)?.checked_sub(1)?;
         let left = self.known(user).map_or(Self::FULL, |credit| credit.left);
@@ -137,47 +130,40 @@ mod tests {
     const NOW: Ns = Ns(1_000);
     const MS: u64 = 1_000_000;
 
-    /// A hold of another one's request that begins then.
-    fn hold(by: u32, at: Ns) -> Hold {
-        Hold {
-            until: Ns(u64::MAX),
-            counted: at,
-            by,
-        }
+    /// A user holds another one's TSG up to then.
+    fn hold(credits: &mut Credits, user: u32, now: Ns) {
+        credits.pass([user].into_iter(), now);
     }
 
-    /// A hold goes on up to then.
-    fn go_on(credits: &mut Credits, hold: &mut Hold, now: Ns) {
-        credits.count(u32::MAX, hold, now);
-        credits.pass(now);
+    /// Nobody holds any.
+    fn rest(credits: &mut Credits, now: Ns) {
+        credits.pass([].into_iter(), now);
     }
 
     #[test]
     fn users_without_a_place_for_their_credit_take_nothing() {
         let mut credits = Credits::new();
-        credits.pass(NOW);
+        rest(&mut credits, NOW);
         for user in 0..Credits::ROOM as u32 {
             assert!(credits.may_take(user));
         }
         assert!(!credits.may_take(u32::MAX) && !credits.may_hold(u32::MAX));
         // Those that have all of it need none.
-        credits.pass(Ns(NOW.0 + 1));
+        rest(&mut credits, Ns(NOW.0 + 1));
         assert!(credits.may_take(u32::MAX));
     }
 
     #[test]
     fn a_debt_outlasts_a_place_that_is_free_before_it() {
         let mut credits = Credits::new();
-        credits.pass(NOW);
+        rest(&mut credits, NOW);
         assert!(credits.may_take(1));
-        let mut short = hold(1, NOW);
-        go_on(&mut credits, &mut short, Ns(10 * MS));
+        hold(&mut credits, 1, Ns(10 * MS));
         assert!(credits.may_take(2));
-        let mut long = hold(2, Ns(10 * MS));
-        go_on(&mut credits, &mut long, Ns(310 * MS));
+        hold(&mut credits, 2, Ns(310 * MS));
         assert_eq!(credits.left(1), 100_000_000);
         assert_eq!(credits.left(2), -50_000_000);
-        go_on(&mut credits, &mut long, Ns(310 * MS + 1_000));
+        hold(&mut credits, 2, Ns(310 * MS + 1_000));
         assert!(!credits.may_hold(2) && !credits.may_take(2));
         assert!(credits.is_sound());
         assert_eq!(credits.left(2), -50_000_500);
@@ -187,11 +173,9 @@ mod tests {
     fn a_hold_costs_the_same_in_one_piece_and_in_many() {
         for pieces in [1, 7, 1_000, 300_000] {
             let mut credits = Credits::new();
-            credits.pass(Ns::ZERO);
             assert!(credits.may_take(1));
-            let mut one = hold(1, Ns::ZERO);
             for piece in 1..=pieces {
-                go_on(&mut credits, &mut one, Ns(300 * MS * piece / pieces));
+                hold(&mut credits, 1, Ns(300 * MS * piece / pieces));
             }
             assert_eq!(credits.left(1), 100_000_000 - 150_000_000);
         }
@@ -201,15 +185,11 @@ mod tests {
     fn credit_is_spent_when_it_says() {
         for holds in 1..5 {
             let mut credits = Credits::new();
-            credits.pass(NOW);
+            rest(&mut credits, NOW);
             assert!(credits.may_take(1));
             let at = credits.spent_at(1, holds).unwrap_or_default();
-            let mut all = [hold(1, NOW); 4];
             for (now, expected) in [(at.0 - 1, true), (at.0, false)] {
-                for one in all.iter_mut().take(holds) {
-                    credits.count(u32::MAX, one, Ns(now));
-                }
-                credits.pass(Ns(now));
+                credits.pass([1; 4].into_iter().take(holds), Ns(now));
                 assert_eq!(credits.may_hold(1), expected);
             }
         }
@@ -219,11 +199,10 @@ mod tests {
     #[test]
     fn no_debt_is_beyond_the_horizon() {
         let mut credits = Credits::new();
-        credits.pass(Ns::ZERO);
         assert!(credits.may_take(1));
-        go_on(&mut credits, &mut hold(1, Ns::ZERO), Ns(u64::MAX));
+        hold(&mut credits, 1, Ns(u64::MAX));
         assert_eq!(credits.left(1), -(HORIZON.0 as i64));
-        credits.pass(Ns(u64::MAX));
+        hold(&mut credits, 1, Ns(u64::MAX));
         assert!(!credits.may_hold(1));
     }
 }

@@ -54,8 +54,6 @@ pub(super) struct Terms {
 pub(super) struct Hold {
     /// The end of its lease.
     pub(super) until: Ns,
-    /// Its time up to there is counted.
-    pub(super) counted: Ns,
     /// The user of the request that has the GPU meanwhile, or had it last.
     pub(super) by: u32,
 }
@@ -94,6 +92,16 @@ pub(super) enum Part {
 }
 
 impl Entry {
+    /// True if it has the GPU, and others wait for it.
+    pub(super) fn has_gpu(&self, now: Ns) -> bool {
+        self.busy_until(now).is_some()
+    }
+
+    /// True if it is one of a lane, and of a TSG.
+    pub(super) fn is_of(&self, lane: Lane, tsg: u64) -> bool {
+        self.lane == lane && self.terms.is_some_and(|terms| terms.tsg == tsg)
+    }
+
     /// The end of the time that it said.
     pub(super) fn planned(&self) -> Ns {
         self.since.saturating_add(self.demand)

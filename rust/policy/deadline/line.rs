@@ -178,6 +178,7 @@ impl Line {
     pub(crate) fn over(&mut self, place: Place, burst: Option<Ns>, now: Ns) -> Option<Lane> {
         // Should it be held: the time of that is charged to its end.
         self.count(now);
+        let burst = burst.filter(|_| !self.was_held(place));
         if let (Some(took), Some(Some(entry))) = (burst, self.entries.get(place.0)) {
             let said = entry.claim.burst;
             match entry.is_promised {

@@ -5,7 +5,8 @@
 //! A request that is taken from is *held*: its TSG yields, and is kept off the GPU after [`BOUND`]. It goes
 //! on once nothing with an earlier deadline has the GPU or waits for it, and in any case at its own
 //! deadline, at the end of its lease and with another order: no event of others is needed for that. It
-//! is held [`HOLDS`] times at most. A user holds others' requests for half of the time, and no more:
+//! is held [`HOLDS`] times at most. A TSG is held with all its requests that have the GPU, and goes on with all,
+//! also where another request of it has the GPU. A user holds others' requests for half of the time, and no more:
 //! deadlines cost nothing to state. The user of the request that has the GPU pays, be it triggered by its
 //! turn, at its deadline or by its process; with nothing left those of others go on.
 //!
@@ -43,7 +44,7 @@ pub(crate) const BOUND: Ns = Ns(200_000);
 pub(crate) const MARGIN: Ns = Ns(250_000);
 /// A request is held so often at most.
 pub(crate) const HOLDS: u8 = 4;
-/// Requests of a GPU that are held at a time.
+/// TSGs of a GPU that are held at a time, of which a user has a [`Quota`](super::quota::Quota).
 pub(crate) const MOST: usize = 8;
 
 /// One thing that was decided.
@@ -53,9 +54,9 @@ pub(crate) enum Step {
     Rest,
     /// It is the turn of a request that waits.
     Go(Place),
-    /// A request is held from now on. There may be more to do.
+    /// A request is held from now on, with all of its TSG. There may be more to do.
     Held(Place),
-    /// A request is not held any more. There may be more to do.
+    /// A request is not held any more, and more of its TSG may not be. There may be more to do.
     Resumed(Place),
     /// Another user pays for those that are held, so that they may go on at another time. There may be more
     /// to do.
@@ -72,15 +73,22 @@ pub(crate) struct Wish {
 }
 
 impl Entry {
-    fn has_gpu(&self, now: Ns) -> bool {
-        self.busy_until(now).is_some()
-    }
-
     /// When it is held no longer, for anything that others do.
     fn held_until(&self) -> Option<Ns> {
         match self.part {
             Part::Held(hold) => Some(hold.until.min(self.claim.deadline)),
             _ => None,
+        }
+    }
+
+    /// It goes on if it is held. `at_last`: it is not held again.
+    fn go_on(&mut self, at_last: bool) {
+        let Part::Held(hold) = self.part else {
+            return;
+        };
+        self.part = Part::Runs(hold.until);
+        if let (true, Some(terms)) = (at_last, &mut self.terms) {
+            terms.holds = HOLDS;
         }
     }
 
@@ -105,6 +113,20 @@ impl Line {
         }
     }
 
+    /// True if a request is held.
+    pub(crate) fn holds(&self, place: Place) -> bool {
+        let entry = self.entries.get(place.number()).copied().flatten();
+        entry.is_some_and(|entry| matches!(entry.part, Part::Held(_)))
+    }
+
+    /// True if a request was held: the time since its trigger is not that of its burst.
+    pub(crate) fn was_held(&self, place: Place) -> bool {
+        let entry = self.entries.get(place.number()).copied().flatten();
+        entry
+            .and_then(|entry| entry.terms)
+            .is_some_and(|terms| terms.holds > 0)
+    }
+
     fn entry_mut(&mut self, place: Place) -> Option<&mut Entry> {
         self.entries.get_mut(place.number())?.as_mut()
     }
@@ -116,25 +138,21 @@ impl Line {
 
     /// The lane of a request that is held no longer, and when the next one is not.
     pub(crate) fn released(&self, now: Ns) -> (Option<Lane>, Option<Ns>) {
-        let all = || {
-            self.held().filter_map(|(_, entry)| {
-                let spent = self.spent_at(entry).unwrap_or(Ns(u64::MAX));
-                Some((entry.lane, entry.held_until()?.min(spent)))
+        let tsgs = self.held_tsgs();
+        let own = || {
+            let held = self.held();
+            held.filter_map(|(_, entry)| Some((entry.lane, entry.held_until()?)))
+        };
+        // When those that hold others have no credit left.
+        let spent = || {
+            tsgs.of_others().filter_map(|tsg| {
+                let at = self.credits.spent_at(tsg.by, tsgs.paid_by(tsg.by))?;
+                Some((tsg.lane, at))
             })
         };
+        let all = || own().chain(spent());
         let due = all().find(|(_, at)| *at <= now).map(|(lane, _)| lane);
         (due, all().map(|(_, at)| at).min())
-    }
-
-    /// When the user that holds a request of another one has no credit left.
-    fn spent_at(&self, entry: &Entry) -> Option<Ns> {
-        let paid_by = |entry: &Entry| match entry.part {
-            Part::Held(hold) if hold.by != entry.user => Some(hold.by),
-            _ => None,
-        };
-        let by = paid_by(entry)?;
-        let all = self.held().filter(|(_, other)| paid_by(other) == Some(by));
-        self.credits.spent_at(by, all.count())
     }
 
     /// The lane of a request that is held.
@@ -169,12 +187,11 @@ impl Line {
     /// order is in force.
     pub(crate) fn step(&mut self, lane: Lane, now: Ns, on: bool) -> Step {
         self.count(now);
-        let over = self.of(lane).find(|(_, entry)| {
-            let end = entry.held_until();
-            end.is_some_and(|end| end <= now || !on)
-        });
-        if let Some((place, _)) = over {
-            return self.resume(place, true);
+        if let Some(place) = self.end_holds(lane, now, on) {
+            return Step::Resumed(place);
+        }
+        if let Some(place) = self.joined(lane, now) {
+            return self.resume(place, false);
         }
         let wants = |entry: &Entry| matches!(entry.part, Part::Waits | Part::Held(_));
         let best = self.of(lane).find(|(_, entry)| wants(entry));
@@ -196,7 +213,7 @@ impl Line {
             }
             None => self.resume(place, false),
             Some((runner, _)) if waits && on && self.may_take(lane, &best, now) => {
-                self.hold(runner, best.user, now)
+                self.hold(runner, lane, best.user, now)
             }
             Some((_, user)) => {
                 // Nobody is held for later deadlines, nor for a user that cannot pay.
@@ -212,22 +229,46 @@ impl Line {
 
     /// Counts the time of all holds up to now.
     pub(super) fn count(&mut self, now: Ns) {
-        for entry in self.entries.iter_mut().flatten() {
-            if let Part::Held(hold) = &mut entry.part {
-                self.credits.count(entry.user, hold, now);
+        let tsgs = self.held_tsgs();
+        self.credits.pass(tsgs.of_others().map(|tsg| tsg.by), now);
+    }
+
+    /// Those of a lane that are held no longer, for anything that others do, go on. Returns one of them.
+    fn end_holds(&mut self, lane: Lane, now: Ns, on: bool) -> Option<Place> {
+        let mut first = None;
+        for (number, entry) in self.entries.iter_mut().enumerate() {
+            let Some(entry) = entry.as_mut().filter(|entry| entry.lane == lane) else {
+                continue;
+            };
+            if entry.held_until().is_some_and(|end| end <= now || !on) {
+                entry.go_on(true);
+                first = first.or(Some(Place(number)));
             }
         }
-        self.credits.pass(now);
+        first
+    }
+
+    /// A request that is held though its TSG has the GPU by another one.
+    fn joined(&self, lane: Lane, now: Ns) -> Option<Place> {
+        let held = self.held_tsgs();
+        let mut tsgs = held.all().filter(|tsg| tsg.lane == lane);
+        let has_gpu = |name| {
+            let mut all = self.of(lane);
+            all.any(|(_, entry)| entry.has_gpu(now) && entry.is_of(lane, name))
+        };
+        let name = tsgs.find(|tsg| has_gpu(tsg.name))?.name;
+        self.held_of(lane, name)
     }
 
     /// A request that is held, with the TSG of another one.
     fn own_hold(&self, lane: Lane, other: &Entry) -> Option<Place> {
-        let tsg = other.terms?.tsg;
-        let is_own = |entry: &Entry| entry.terms.is_some_and(|terms| terms.tsg == tsg);
-        let held = self.held().filter(|(_, entry)| entry.lane == lane);
-        held.filter(|(_, entry)| is_own(entry))
-            .map(|(place, _)| place)
-            .next()
+        self.held_of(lane, other.terms?.tsg)
+    }
+
+    /// The first request of a TSG that is held.
+    fn held_of(&self, lane: Lane, tsg: u64) -> Option<Place> {
+        let mut held = self.held().filter(|(_, entry)| entry.is_of(lane, tsg));
+        held.next().map(|(place, _)| place)
     }
 
     /// True if the GPU can be taken from all that have it, for this one.
@@ -238,9 +279,9 @@ impl Line {
         let others = self
             .of(lane)
             .any(|(_, entry)| entry.user != best.user && is_held_or_runs(entry));
-        let has_room = self.held().count().saturating_add(runners().count()) <= MOST;
+        let has_room = all && self.may_hold(lane, best.user, now);
         let is_held = self.own_hold(lane, best).is_some();
-        all && has_room && !is_held && (!others || self.credits.may_take(best.user))
+        has_room && !is_held && (!others || self.credits.may_take(best.user))
     }
 
     /// A request of another user that is held, if this user may not run meanwhile.
@@ -272,31 +313,35 @@ impl Line {
             .map(|(place, _)| place)
     }
 
-    fn hold(&mut self, place: Place, by: u32, now: Ns) -> Step {
-        if let Some(entry) = self.entry_mut(place) {
+    /// A request is held, with all others of its TSG that have the GPU.
+    fn hold(&mut self, place: Place, lane: Lane, by: u32, now: Ns) -> Step {
+        for entry in self.of_tsg(place, lane) {
+            if !entry.has_gpu(now) {
+                continue;
+            }
             if let (Part::Runs(until), Some(terms)) = (entry.part, &mut entry.terms) {
                 terms.holds = terms.holds.saturating_add(1);
-                entry.part = Part::Held(Hold {
-                    until,
-                    counted: now,
-                    by,
-                });
+                entry.part = Part::Held(Hold { until, by });
             }
         }
         Step::Held(place)
     }
 
-    /// `at_last`: it is not held again.
+    /// A request that is held goes on, with all others of its TSG. `at_last`: they are not held again.
     fn resume(&mut self, place: Place, at_last: bool) -> Step {
-        if let Some(entry) = self.entry_mut(place) {
-            if let Part::Held(hold) = entry.part {
-                entry.part = Part::Runs(hold.until);
-            }
-            if let (true, Some(terms)) = (at_last, &mut entry.terms) {
-                terms.holds = HOLDS;
+        if let Some(lane) = self.entry_mut(place).map(|entry| entry.lane) {
+            for entry in self.of_tsg(place, lane) {
+                entry.go_on(at_last);
             }
         }
         Step::Resumed(place)
+    }
+
+    /// All requests of a lane that are of the TSG of this one, and take part in preemption.
+    fn of_tsg(&mut self, place: Place, lane: Lane) -> impl Iterator<Item = &mut Entry> {
+        let terms = self.entry_mut(place).and_then(|entry| entry.terms);
+        let is_its = move |entry: &&mut Entry| terms.is_some_and(|t| entry.is_of(lane, t.tsg));
+        self.entries.iter_mut().flatten().filter(is_its)
     }
 
     /// The time for which a user may hold others yet, in ns.

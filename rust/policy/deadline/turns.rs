@@ -38,6 +38,19 @@ impl Line {
         }
     }
 
+    /// True if a request of a lane is held: it waits, too, for those that have the GPU.
+    pub(crate) fn is_held(&self, lane: Lane) -> bool {
+        self.of(lane)
+            .any(|(_, entry)| matches!(entry.part, Part::Held(_)))
+    }
+
+    /// A lane in which a request is held for one that nobody looks at.
+    pub(crate) fn overlooked(&self) -> Option<Lane> {
+        let held = self.held_tsgs();
+        let mut lanes = held.all().map(|tsg| tsg.lane);
+        lanes.find(|lane| self.unwatched(*lane).is_some())
+    }
+
     /// One that has the GPU, and that nobody looks at while others wait.
     pub(crate) fn unwatched(&self, lane: Lane) -> Option<Place> {
         let is_unwatched = |entry: &Entry| matches!(entry.part, Part::Runs(_)) && !entry.is_watched;

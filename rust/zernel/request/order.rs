@@ -5,6 +5,9 @@
 //! slot's own it is never asked for. So each event of a slot is followed by [`Order::settle`], which
 //! looks at the slot anew: two events at a time lead to the same end in either order.
 
+#[cfg(zernel_kunit)]
+mod scenarios;
+
 use crate::{
     glue::{
         boxed::boxed,
@@ -50,17 +53,17 @@ use kernel::{
 
 /// A slot with a request that has a place. Each call takes the lock of the slot.
 pub(super) trait Waiter: Send + Sync {
-    /// The part of the request at this place.
+    /// The part of the request at this place. `was_held`: its burst is not known from its end.
     ///
     /// # Errors
     ///
     /// Its end, as far as known: it is over, and the slot has the place no more.
-    fn standing(&self, place: Place) -> Result<Standing, Option<Ended>>;
+    fn standing(&self, place: Place, was_held: bool) -> Result<Standing, Option<Ended>>;
     /// Its turn has come. Returns its part then.
     fn grant(&self, place: Place, now: Ns) -> Standing;
     /// It waits, and the order is to be asked again at this time.
     fn wait_until(&self, place: Place, at: Ns);
-    /// Others wait for it.
+    /// Others wait, or are held, for it.
     fn watch(&self, place: Place, now: Ns);
 }
 
@@ -80,6 +83,8 @@ const TURNS: usize = 4;
 const PAUSE: Ns = Ns(5_000);
 /// Room for decisions about a lane at a time: turns, holds that begin and end, and who pays for them.
 const STEPS: usize = TURNS + 4 * MOST;
+/// Lanes that the worker looks at: one with holds that end, or with requests that are not watched yet.
+const ROUNDS: usize = MOST + Line::ROOM / TURNS;
 
 /// The order of a GPU.
 ///
@@ -174,20 +179,21 @@ impl Order {
     /// are held for no longer go on.
     pub(crate) fn wishes(&self, now: Ns) -> ([Option<Wish>; MOST], Option<Ns>) {
         let is_on = tuned::order_preempts();
-        // Each of them is held no longer. Others come in between.
-        for _ in 0..MOST {
+        // Each of them is held no longer, or looked at from then on. Others come in between.
+        for _ in 0..ROUNDS {
             let mut places = self.places.lock();
             let (due, _) = places.line.released(now);
             let off = places.line.held_lane().filter(|_| !is_on);
-            let Some(lane) = due.or(off) else {
+            let Some(lane) = due.or(off).or_else(|| places.line.overlooked()) else {
                 break;
             };
             places.serve(lane, now, &self.is_news);
         }
         let places = self.places.lock();
         self.is_news.store(false, Relaxed);
+        let rest = places.line.overlooked().map(|_| now);
         let (_, next) = places.line.released(now);
-        (places.line.wishes(now), next)
+        (places.line.wishes(now), rest.or(next))
     }
 
     /// When this returns the order has no reference to slots that have no place.
@@ -210,12 +216,16 @@ impl Places {
     /// Looks at the request of a place, and at who goes next. Returns the waiter of a place that is
     /// given back.
     fn settle(&mut self, place: Place, now: Ns, news: &Atomic<bool>) -> Option<Arc<dyn Waiter>> {
-        let standing = self.waiter(place)?.standing(place);
+        let (is_held, was_held) = (self.line.holds(place), self.line.was_held(place));
+        let standing = self.waiter(place)?.standing(place, was_held);
         let mut unused = None;
         let lane = match standing {
             Ok(standing) => self.note(place, standing, now),
             Err(ended) => {
                 unused = self.waiters.get_mut(place.number())?.take();
+                if is_held {
+                    news.store(true, Relaxed);
+                }
                 if let Some(least) = ended.and_then(|ended| ended.least) {
                     self.line.lasts(place, least, now);
                 }
@@ -242,7 +252,11 @@ impl Places {
 
     /// Has the next request of a lane go, and the one after it wait. `news`: the worker is to look at holds.
     fn serve(&mut self, lane: Lane, now: Ns, news: &Atomic<bool>) {
-        let is_on = tuned::order_preempts();
+        self.serve_as(tuned::order_preempts(), lane, now, news);
+    }
+
+    /// The same. `is_on`: with preemption.
+    fn serve_as(&mut self, is_on: bool, lane: Lane, now: Ns, news: &Atomic<bool>) {
         let mut turns = 0;
         // Each that waits goes, or does not wait any more.
         for _ in 0..STEPS {
@@ -258,9 +272,10 @@ impl Places {
             let standing = self.waiter(next).map(|waiter| waiter.grant(next, now));
             self.note(next, standing.unwrap_or(Standing::Apart), now);
         }
-        let Some(first) = self.line.first(lane) else {
+        let first = self.line.first(lane);
+        if first.is_none() && !self.line.is_held(lane) {
             return;
-        };
+        }
         let soon = now.saturating_add(PAUSE);
         // It is free, and there is more to do.
         let mut until = self.line.busy_until(lane, now).unwrap_or(soon);
@@ -270,6 +285,10 @@ impl Places {
             };
             if watched == TURNS {
                 until = until.min(soon);
+                if first.is_none() {
+                    // The worker goes on.
+                    news.store(true, Relaxed);
+                }
                 break;
             }
             self.line.is_watched(runner);
@@ -277,139 +296,8 @@ impl Places {
                 waiter.watch(runner, now);
             }
         }
-        if let Some(waiter) = self.waiter(first) {
+        if let Some((first, waiter)) = first.and_then(|first| Some((first, self.waiter(first)?))) {
             waiter.wait_until(first, until);
         }
-    }
-}
-
-#[cfg(zernel_kunit)]
-#[kernel::macros::kunit_tests(zernel_request_order)]
-mod tests {
-    use super::*;
-    use crate::policy::level::Level;
-
-    /// Its turns, and the time until which it is to wait.
-    struct Stub {
-        state: Atomic<u64>,
-        until: Atomic<u64>,
-    }
-
-    impl Stub {
-        const APART: u64 = 0;
-        const WAITS: u64 = 1;
-        const WENT: u64 = 2;
-
-        fn new(state: u64) -> Result<Arc<Self>> {
-            let stub = Self {
-                state: Atomic::new(state),
-                until: Atomic::new(0),
-            };
-            Ok(Arc::new(stub, GFP_KERNEL)?)
-        }
-    }
-
-    impl Waiter for Stub {
-        fn standing(&self, _: Place) -> Result<Standing, Option<Ended>> {
-            match self.state.load(Relaxed) {
-                Self::WAITS => Ok(Standing::Waits),
-                _ => Ok(Standing::Apart),
-            }
-        }
-
-        /// It is over at once.
-        fn grant(&self, _: Place, _: Ns) -> Standing {
-            self.state.store(Self::WENT, Relaxed);
-            Standing::Apart
-        }
-
-        fn wait_until(&self, _: Place, at: Ns) {
-            self.until.store(at.0, Relaxed);
-        }
-
-        fn watch(&self, _: Place, _: Ns) {}
-    }
-
-    const LANE: Lane = Lane {
-        runlist: 0,
-        level: Level::LC,
-    };
-    const NOW: Ns = Ns(1_000);
-
-    fn claim(demand: u64) -> Claim {
-        Claim {
-            deadline: Ns(2_000),
-            due: NOW,
-            switch: Ns::ZERO,
-            burst: Ns(demand),
-        }
-    }
-
-    #[test]
-    fn one_replaces_its_own_alone() -> Result {
-        let order = KBox::pin_init(Order::new()?, GFP_KERNEL)?;
-        let one = Stub::new(Stub::APART)?;
-        let other = Stub::new(Stub::APART)?;
-        let mut place = None;
-        order.join(one.clone(), |line| {
-            place = line.admit(LANE, 1, claim(900), None, NOW).ok();
-            place
-        });
-        let admit = |waiter: &Stub| {
-            let answer = order.admit(waiter, LANE, 1, claim(900), place, NOW);
-            answer.map(|place| order.give_back(place))
-        };
-        assert!(place.is_some());
-        assert_eq!(admit(&one), Ok(()));
-        // Its own was given back meanwhile, and another has it.
-        assert!(matches!(admit(&other), Err(Refused::Late(_))));
-        Ok(())
-    }
-    #[test]
-    fn turns_that_end_at_once_come_in_parts() -> Result {
-        let order = KBox::pin_init(Order::new()?, GFP_KERNEL)?;
-        let head = Stub::new(Stub::APART)?;
-        let mut first = None;
-        order.join(head.clone(), |line| {
-            first = line.join(LANE, 1, claim(1));
-            line.runs(first?, Ns(u64::MAX), NOW);
-            first
-        });
-        let mut waiting = KVec::new();
-        for _ in 0..3 * TURNS {
-            let one = Stub::new(Stub::WAITS)?;
-            let mut place = None;
-            order.join(one.clone(), |line| {
-                place = line.join(LANE, 1, claim(1));
-                place
-            });
-            let place = place.ok_or(ENOSPC)?;
-            waiting.push((place, one), GFP_KERNEL)?;
-        }
-        let gone = || {
-            let all = waiting.iter().map(|(_, one)| one.state.load(Relaxed));
-            all.filter(|state| *state == Stub::WENT).count()
-        };
-        // It was apart all along, so that none of them waited for it.
-        assert_eq!(gone(), 3 * TURNS);
-        for (_, one) in &waiting {
-            one.state.store(Stub::WAITS, Relaxed);
-        }
-        {
-            let mut places = order.places.lock();
-            for (place, _) in &waiting {
-                places.line.waits(*place);
-            }
-        }
-        for part in 1..=3 {
-            order.settle(first.ok_or(ENOSPC)?);
-            assert_eq!(gone(), part * TURNS);
-            // The next one comes back soon.
-            if let Some((_, next)) = waiting.get(part * TURNS) {
-                let until = Ns(next.until.load(Relaxed));
-                assert!(until <= Ns(now_ns()).saturating_add(PAUSE) && until > Ns::ZERO);
-            }
-        }
-        Ok(())
     }
 }

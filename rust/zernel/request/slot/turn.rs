@@ -47,8 +47,8 @@ impl State {
         }
     }
 
-    /// A request that had a place is over: its burst is learned, and its promise compared.
-    fn end_turn(&mut self, turn: Option<&Turn>) -> Option<Ended> {
+    /// A request that had a place is over: its burst is learned, unless it was held, and its promise compared.
+    fn end_turn(&mut self, turn: Option<&Turn>, was_held: bool) -> Option<Ended> {
         let turn = turn?;
         if self.requests.is_behind() {
             self.catch_up();
@@ -57,6 +57,8 @@ impl State {
         if let Some((_, key)) = &self.key {
             // One that held the GPU for data that did not come says nothing of others of its key.
             match (ended.burst, ended.least) {
+                // Nor does one that others had the GPU from.
+                _ if was_held => {}
                 (Some(burst), _) => key.learn_burst(burst),
                 (None, Some(least)) => key.learn_least(least),
                 (None, None) => {}
@@ -72,7 +74,7 @@ impl State {
 }
 
 impl Waiter for Slot {
-    fn standing(&self, place: Place) -> Result<Standing, Option<Ended>> {
+    fn standing(&self, place: Place, was_held: bool) -> Result<Standing, Option<Ended>> {
         let mut state = self.lock();
         let turn = state.turn.as_ref().filter(|turn| turn.place == place);
         let number = turn.map(|turn| turn.number).ok_or(None)?;
@@ -80,7 +82,7 @@ impl Waiter for Slot {
             return Ok(state.requests.standing());
         }
         let unused = state.turn.take();
-        let ended = state.end_turn(unused.as_ref());
+        let ended = state.end_turn(unused.as_ref(), was_held);
         drop(state);
         // Dropped without the lock of the slot. The caller has another reference to the GPU.
         drop(unused);

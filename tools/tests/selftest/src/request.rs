@@ -141,6 +141,7 @@ pub const SUITE: Suite = suite(
         case("order_switched_under_load", order::switched_under_load),
         case("order_of_the_hostile", order::hostile),
         case("order_takes_and_gives_back", takeover::takes_and_gives_back),
+        case("order_sees_a_store", takeover::sees_a_store),
         case("order_tells_of_a_hold", takeover::tells_of_a_hold),
         case(
             "order_takes_from_later_ones",

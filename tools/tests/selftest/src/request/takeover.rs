@@ -97,6 +97,38 @@ pub(super) fn takes_and_gives_back() -> Outcome {
     Ok(late.slot(0).done_call(victim)?)
 }
 
+/// One that is held goes on soon after the process of the other one has stored its end: long before its own
+/// deadline, at which it would go on in any case. So does its TSG, where it ends itself.
+pub(super) fn sees_a_store() -> Outcome {
+    for ends_itself in [false, true] {
+        let lab = stage()?;
+        let (late, early) = (urgent(&lab)?, urgent(&lab)?);
+        let (victim, last) = works(&late)?;
+        let (taker, seq) = runs(&early, EARLY, Duration::from_millis(1))?;
+        early.wait(seq)?;
+        wait_enabled(&late, false)?;
+        match ends_itself {
+            false => early.slot(0).done(taker),
+            true => late.slot(0).done_call(victim)?,
+        }
+        let stored = Timestamp::now();
+        wait_enabled(&late, true)?;
+        let took = Timestamp::now().since(stored);
+        ensure!(
+            took < LATE / 4,
+            "{took:?} after it was stored, by itself: {ends_itself}"
+        );
+        println!("    # {took:?} after it was stored, by itself: {ends_itself}");
+        has_all(&lab, &late)?;
+        late.wait(last)?;
+        match ends_itself {
+            false => late.slot(0).done_call(victim)?,
+            true => early.slot(0).done_call(taker)?,
+        }
+    }
+    Ok(())
+}
+
 /// The slice of a TSG as its class tells it, and the reason; and the TSG as both lists have it.
 fn told(lab: &Lab, client: &Client) -> Result<(u32, Why)> {
     let target = Target::Tsg(client.tsg);

@@ -123,13 +123,19 @@ impl Zernel {
             self.order.owners[place.number()] = None;
             let ended = lane.requests.ended(number);
             let burst = ended.and_then(|ended| ended.burst);
-            if let Some(burst) = burst {
+            // The time for which it was held is no part of its burst.
+            if let Some(burst) = burst.filter(|_| !self.order.line.was_held(place)) {
                 self.keys.learn_burst(client, &lane.asked.0, burst);
             }
             if let Some(held) = ended.and_then(|ended| ended.late) {
                 self.order.line.is_late(place, held, Ns(world.now));
             }
-            self.order.line.over(place, burst, Ns(world.now))
+            let is_held = self.order.line.holds(place);
+            let of = self.order.line.over(place, burst, Ns(world.now));
+            if is_held {
+                self.hold(world);
+            }
+            of
         };
         if let Some(of) = of {
             self.serve(world, of);
@@ -165,12 +171,15 @@ impl Zernel {
             self.hold(world);
         }
         let line = &self.order.line;
-        let (Some(first), Some(until)) = (line.first(of), line.busy_until(of, now)) else {
+        let first = line.first(of).zip(line.busy_until(of, now));
+        if first.is_none() && !line.is_held(of) {
             return;
-        };
-        if let Some(client) = self.order.owners[first.number()] {
-            let actions = self.lanes[client].requests.wait_until(until);
-            self.act(world, client, actions);
+        }
+        if let Some((first, until)) = first {
+            if let Some(client) = self.order.owners[first.number()] {
+                let actions = self.lanes[client].requests.wait_until(until);
+                self.act(world, client, actions);
+            }
         }
         while let Some(runner) = self.order.line.unwatched(of) {
             self.order.line.is_watched(runner);
