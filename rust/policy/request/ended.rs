@@ -9,13 +9,24 @@ use super::{
         Record, //
     },
     words::Number,
-    Slot, //
+    Slot,
+    State, //
 };
+use crate::policy::units::Ns;
 
 impl Slot {
     /// The end of the last request that had a place, if it was this one.
     pub(crate) fn ended(&self, number: Number) -> Option<Ended> {
         self.ended.filter(|ended| ended.number == number)
+    }
+
+    /// A request that has the GPU was looked at, and is not done.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn see_not_done(&mut self, now: Ns) {
+        if matches!(self.state, State::Taken { .. } | State::Running { .. }) {
+            self.not_done = now;
+        }
     }
 
     /// Keeps the end of a request that had a place.
@@ -25,9 +36,14 @@ impl Slot {
         if !self.plan.ordered {
             return;
         }
-        let at = record.done.unwrap_or(record.end);
+        // A process that stores its end tells the time of that, which was behind the last look.
+        let done = record.done.map(|done| done.max(self.not_done));
+        let at = done.map_or(record.end, |done| done.min(record.end));
         let is_known = record.cause == Cause::Done && !record.implied;
-        let is_late = record.cause == Cause::Expired;
+        let is_late = match record.cause {
+            Cause::Expired | Cause::TsgGone | Cause::Suspended => true,
+            Cause::Done | Cause::Cancelled | Cause::Superseded | Cause::Closed => false,
+        };
         let switched = record
             .trigger
             .map(|trigger| trigger.saturating_add(self.plan.cost));
@@ -52,7 +68,6 @@ mod tests {
         },
         *, //
     };
-    use crate::policy::units::Ns;
 
     /// A request that was triggered at 5,000.
     fn triggered() -> Slot {

@@ -140,6 +140,7 @@ fn change_on(runlist: u32, handle: u64, takes_turns: bool, disabled: bool) -> Ch
     Change {
         id,
         handle,
+        user: 0,
         turns: takes_turns.then_some(Candidate {
             runlist,
             id,

@@ -165,7 +165,7 @@ impl Zernel {
             self.hold(world);
         }
         let line = &self.order.line;
-        let (Some(first), Some(until)) = (line.first(of), line.busy_until(of, now)) else {
+        let (Some(first), Some(until)) = (line.first(of), line.asks_at(of, now)) else {
             return;
         };
         if let Some(client) = self.order.owners[first.number()] {
