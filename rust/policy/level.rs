@@ -92,9 +92,6 @@ impl Set {
     /// None.
     pub(crate) const NONE: Self = Self(0);
 
-    /// All.
-    pub(crate) const ALL: Self = Self(u8::MAX);
-
     /// True if `level` is in it.
     pub(crate) fn contains(self, level: Level) -> bool {
         self.0 & Self::bit(level) != 0

@@ -120,6 +120,45 @@ mod tests {
     }
 
     #[test]
+    fn a_time_that_its_process_tells_is_behind_the_last_look() {
+        // It is stored at 106,000, that it was done at 5,090.
+        let stored = Observed {
+            done: 1,
+            done_ns: Ns(5_090),
+            ..Observed::default()
+        };
+        for (looks, at) in [(&[][..], 5_090), (&[50_000, 105_000], 105_000)] {
+            let mut slot = triggered();
+            assert!(slot
+                .ready(Number::ONE, Ns(5_020), &Observed::default())
+                .is_ok());
+            for look in looks {
+                slot.poll(Ns(*look), &Observed::default());
+            }
+            slot.poll(Ns(106_000), &stored);
+            let ended = slot.ended(Number::ONE);
+            assert_eq!(ended.map(|ended| ended.at), Some(Ns(at)));
+            let burst = Ns(at - 5_080);
+            assert_eq!(ended.and_then(|ended| ended.burst), Some(burst));
+        }
+    }
+
+    #[test]
+    fn what_took_its_gpu_is_not_its_burst() {
+        for cause in [Cause::Suspended, Cause::TsgGone, Cause::Closed] {
+            let mut slot = triggered();
+            slot.end(Ns(9_080), &Observed::default(), cause);
+            let ended = slot.ended(Number::ONE);
+            let told = ended.map(|ended| (ended.burst, ended.least, ended.late));
+            let expected = match cause {
+                Cause::Closed => (None, Some(Ns(4_000)), None),
+                _ => (None, None, Some(Ns(4_000))),
+            };
+            assert_eq!(told, Some(expected));
+        }
+    }
+
+    #[test]
     fn the_next_one_tells_how_long_it_was_at_least() {
         let (mut ready, mut held) = (triggered(), triggered());
         assert!(ready

@@ -116,7 +116,7 @@ impl Registry {
         Change {
             id: named.id,
             handle: named.handle,
-            user: tsg.map_or(0, |tsg| tsg.traits.owner.uid.0),
+            user: tsg.map_or(0, |tsg| tsg.owner.uid.0),
             may_keep: tsg.is_some_and(|tsg| tsg.effective.may_keep),
             turns: self.candidate(named.handle, named.id),
             budget: self.watched(named.id),

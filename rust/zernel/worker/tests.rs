@@ -28,7 +28,10 @@ use crate::{
     },
     policy::{
         budget::Params,
-        level::Level,
+        level::{
+            self,
+            Level, //
+        },
         poll::{
             self,
             Poll, //
@@ -321,6 +324,36 @@ mod cases {
             budgets.take(&gone, &activity)?;
         }
         assert!(budgets.is_empty() && !budgets.is_busy());
+        Ok(())
+    }
+
+    #[test]
+    fn users_with_work_share_their_level_and_those_below() -> Result {
+        let activity = KBox::pin_init(Activity::new(), GFP_KERNEL)?;
+        let (mut budgets, driver) = (Budgets::new()?, Busy::new()?);
+        budgets.set_params(&Level::ALL.map(Params::default_of));
+        for (handle, user) in [(0, 7), (1, 7), (2, 8)] {
+            let change = Change {
+                user,
+                ..change(handle, false)
+            };
+            budgets.take(&change, &activity)?;
+        }
+        while let budget::Next::Again = budgets.step(&driver, (NO_GPU, &activity), None, None) {}
+        let has_all = |levels: Option<level::Set>| {
+            let all = |levels: level::Set| Level::ALL.into_iter().all(|l| levels.contains(l));
+            levels.is_some_and(all)
+        };
+        assert!(has_all(budgets.news_of_shared(true)));
+        assert_eq!(budgets.news_of_shared(true), None);
+        let gone = Change {
+            budget: None,
+            user: 8,
+            ..change(2, false)
+        };
+        budgets.take(&gone, &activity)?;
+        assert_eq!(budgets.news_of_shared(true), Some(level::Set::NONE));
+        assert!(has_all(budgets.news_of_shared(false)));
         Ok(())
     }
 }

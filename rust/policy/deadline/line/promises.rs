@@ -54,7 +54,7 @@ mod tests {
             return assert_eq!("no memory", "");
         };
         let first = running(&mut line, 1, 5_000);
-        let next = line.join(LANE, 1, claim(200_000, 0));
+        let next = line.join(LANE, 2, claim(200_000, 0));
         next.map(|next| line.waits(next));
         assert_eq!(line.busy_until(LANE, NOW), Some(Ns(6_000)));
         assert_eq!(line.next(LANE, Ns(5_999)), None);
@@ -120,10 +120,21 @@ mod tests {
         assert_eq!(jobs().filter(|job| job.demand == Ns(40_010)).count(), 7);
         assert_eq!(jobs().filter(|job| job.waits).count(), 8);
         // What they take is known to the next that asks.
-        let asked = claim(then.0 + 150, 50);
-        assert!(line.admit(LANE, 3, asked, None, then).is_ok());
-        let own = line.admit(LANE, 1, claim(then.0 + 280_000, 50), None, then);
-        assert!(matches!(own, Err(Refused::Late(_))));
+        let mut ask = |user, due: u64, within: u64| {
+            let asked = Claim {
+                deadline: Ns(then.0 + within),
+                due: Ns(then.0 + due),
+                switch: Ns(10),
+                burst: Ns(40),
+            };
+            let place = line.admit(LANE, user, asked, None, then);
+            place.map(|place| line.leave(place).is_some())
+        };
+        assert_eq!(ask(3, 0, 150), Ok(true));
+        // One of those may be triggered just before it is due.
+        assert!(ask(3, 10, 40_069).is_err());
+        assert_eq!(ask(3, 10, 40_070), Ok(true));
+        assert!(ask(1, 0, 40_009).is_err());
         assert!(rest
             .into_iter()
             .flatten()
