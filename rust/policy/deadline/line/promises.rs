@@ -119,7 +119,7 @@ mod tests {
         assert!(jobs().all(|job| job.is_promised == (job.user == 2)));
         assert_eq!(jobs().filter(|job| job.demand == Ns(40_010)).count(), 7);
         assert_eq!(jobs().filter(|job| job.waits).count(), 8);
-        // What they take is known to the next that asks.
+        // The next that asks finds what they take.
         let mut ask = |user, due: u64, within: u64| {
             let asked = Claim {
                 deadline: Ns(then.0 + within),
