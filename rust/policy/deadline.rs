@@ -3,11 +3,13 @@
 
 pub(crate) mod admission;
 pub(crate) mod burst;
+pub(crate) mod company;
 mod credit;
 mod entry;
 #[cfg(any(test, zernel_kunit))]
 mod fresh;
 mod held;
+mod lies;
 pub(crate) mod line;
 mod load;
 pub(crate) mod preemptive;

@@ -146,6 +146,8 @@ pub(crate) struct Slot {
     sample: Option<Ns>,
     /// When the order of deadlines asks for a look; 0: it does not.
     next_look: Ns,
+    /// The request that has a place there had the GPU, was looked at then, and not done; 0: it was not.
+    not_done: Ns,
     /// The end of the last request that had a place there.
     ended: Option<Ended>,
 }
@@ -172,6 +174,7 @@ impl Slot {
             },
             sample: None,
             next_look: Ns::ZERO,
+            not_done: Ns::ZERO,
             ended: None,
         }
     }

@@ -72,6 +72,8 @@ pub(super) struct Entry {
     pub(super) part: Part,
     /// When it got the GPU, if it has it.
     pub(super) since: Ns,
+    /// The time for which its level was shared up to then.
+    pub(super) company: Ns,
     /// It is looked at as long as it has it.
     pub(super) is_watched: bool,
     /// Its part in preemption, if it has one.
@@ -117,6 +119,17 @@ impl Entry {
             false => until,
         };
         (until > now).then_some(until)
+    }
+
+    /// Until when requests of its own user wait for it, if it has had the time that it said and is not over.
+    pub(super) fn overdue_until(&self, now: Ns) -> Option<Ns> {
+        match self.part {
+            Part::Runs(until) => {
+                let is_overdue = self.is_promised && self.planned() <= now && now < until;
+                is_overdue.then_some(until)
+            }
+            _ => None,
+        }
     }
 
     /// The time that it needs yet: beyond the time that it said, as long again as it has had.

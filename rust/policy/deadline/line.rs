@@ -11,7 +11,7 @@
 //! it is due, as all do otherwise.
 //!
 //! A request that asks for it gets its place by a promise ([`admission`]): its deadline is met. It has the GPU
-//! for no longer than it said, so that one that lies is not waited for.
+//! for no longer than it said, so that one that lies is waited for by none but its own user's.
 
 use super::{
     admission::{
@@ -20,6 +20,7 @@ use super::{
         Job,
         Now, //
     },
+    company::Company,
     credit::Credits,
     entry::{
         Entry,
@@ -56,7 +57,8 @@ pub(crate) struct Line {
     sorted: [u8; Line::ROOM],
     count: usize,
     askers: Askers,
-    trusts: Trusts,
+    pub(super) trusts: Trusts,
+    pub(super) company: Company,
     pub(super) credits: Credits,
 }
 
@@ -74,6 +76,7 @@ impl Line {
         count: 0,
         askers: Askers::NONE,
         trusts: Trusts::NONE,
+        company: Company::NONE,
         credits: Credits::new(),
     };
 
@@ -139,7 +142,7 @@ impl Line {
         free.ok_or(Refused::NoRoom)
     }
 
-    fn take(
+    pub(super) fn take(
         &mut self,
         place: usize,
         lane: Lane,
@@ -167,6 +170,7 @@ impl Line {
             asked,
             part: Part::Apart,
             since: Ns::ZERO,
+            company: Ns::ZERO,
             is_watched: false,
             terms: None,
         });
@@ -179,37 +183,17 @@ impl Line {
         // Should it be held: the time of that is charged to its end.
         self.count(now);
         let burst = burst.filter(|_| !self.was_held(place));
-        if let (Some(took), Some(Some(entry))) = (burst, self.entries.get(place.0)) {
-            let said = entry.claim.burst;
+        if let (Some(took), Some(entry)) = (burst, self.entry(place)) {
+            let burst = self.burst_of(&entry, took, now);
             match entry.is_promised {
-                true => self.trusts.note(entry.user, said, took, now),
+                true if self.trusts.note(entry.user, &burst, now) => self.follow(entry.user, now),
+                true => {}
                 // It may be learned; else nothing was said.
-                false if said > Ns::ZERO => self.trusts.note_used(entry.user, said, took, now),
+                false if burst.said > Ns::ZERO => self.trusts.note_used(entry.user, &burst, now),
                 false => {}
             }
         }
         self.leave(place)
-    }
-
-    /// The burst of a request takes this time at least.
-    pub(crate) fn lasts(&mut self, place: Place, least: Ns, now: Ns) {
-        if let Some(entry) = self.promised(place) {
-            self.trusts
-                .note_least(entry.user, entry.claim.burst, least, now);
-        }
-    }
-
-    /// A request has held the GPU for so long, for data that did not come.
-    pub(crate) fn is_late(&mut self, place: Place, held: Ns, now: Ns) {
-        if let Some(entry) = self.promised(place) {
-            self.trusts
-                .note_late(entry.user, entry.claim.burst, held, now);
-        }
-    }
-
-    fn promised(&self, place: Place) -> Option<Entry> {
-        let entry = self.entries.get(place.0).copied().flatten();
-        entry.filter(|entry| entry.is_promised)
     }
 
     /// A request that has not begun gives its place back. Returns its lane.
@@ -293,6 +277,7 @@ impl Line {
         let entry = self.entries.get_mut(place.0)?.as_mut()?;
         if !matches!(entry.part, Part::Runs(_) | Part::Held(_)) {
             entry.since = now;
+            entry.company = self.company.of(entry.lane.level, now);
             entry.is_watched = false;
         }
         self.set(place, Part::Runs(until))

@@ -193,7 +193,11 @@ impl Line {
         if let Some(place) = self.joined(lane, now) {
             return self.resume(place, false);
         }
-        let wants = |entry: &Entry| matches!(entry.part, Part::Waits | Part::Held(_));
+        let wants = |entry: &Entry| match entry.part {
+            Part::Waits => self.may_go(entry, now),
+            Part::Held(_) => true,
+            _ => false,
+        };
         let best = self.of(lane).find(|(_, entry)| wants(entry));
         let Some((place, best)) = best.map(|(place, entry)| (place, *entry)) else {
             return Step::Rest;

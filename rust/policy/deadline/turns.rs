@@ -32,10 +32,44 @@ impl Line {
     /// The request whose turn it is, without preemption.
     #[cfg(any(test, zernel_kunit))]
     pub(crate) fn next(&self, lane: Lane, now: Ns) -> Option<Place> {
+        let waits = |entry: &Entry| entry.part == Part::Waits && self.may_go(entry, now);
         match self.busy_until(lane, now) {
-            None => self.first(lane),
+            None => self.of(lane).find(|(_, entry)| waits(entry)),
             Some(_) => None,
         }
+        .map(|(place, _)| place)
+    }
+
+    /// False if a request waits for one of its own user that has had the time that it said.
+    pub(super) fn may_go(&self, entry: &Entry, now: Ns) -> bool {
+        let is_own = |other: &Entry| other.user == entry.user && other.overdue_until(now).is_some();
+        !self.of(entry.lane).any(|(_, other)| is_own(other))
+    }
+
+    /// When the first one that waits is to ask again; `None`: at once, as the GPU is free for one of them.
+    pub(crate) fn asks_at(&self, lane: Lane, now: Ns) -> Option<Ns> {
+        let waits = |entry: &Entry| entry.part == Part::Waits;
+        let may_go = |entry: &Entry| waits(entry) && self.may_go(entry, now);
+        self.busy_until(lane, now)
+            .or_else(|| match self.of(lane).any(|(_, entry)| may_go(entry)) {
+                true => None,
+                false => self
+                    .of(lane)
+                    .filter_map(|(_, entry)| entry.overdue_until(now))
+                    .min(),
+            })
+    }
+
+    /// True if a request has, or had, its turn.
+    pub(crate) fn has_run(&self, place: Place) -> bool {
+        let entry = self.entry(place);
+        entry.is_some_and(|entry| matches!(entry.part, Part::Runs(_) | Part::Held(_)))
+    }
+
+    /// The end of the time that a promised request which has the GPU was counted with.
+    pub(crate) fn promised_end(&self, place: Place) -> Option<Ns> {
+        let entry = self.entry(place).filter(|entry| entry.is_promised)?;
+        Some(entry.planned())
     }
 
     /// True if a request of a lane is held: it waits, too, for those that have the GPU.

@@ -9,13 +9,24 @@ use super::{
         Record, //
     },
     words::Number,
-    Slot, //
+    Slot,
+    State, //
 };
+use crate::policy::units::Ns;
 
 impl Slot {
     /// The end of the last request that had a place, if it was this one.
     pub(crate) fn ended(&self, number: Number) -> Option<Ended> {
         self.ended.filter(|ended| ended.number == number)
+    }
+
+    /// A request that has the GPU was looked at, and is not done.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn see_not_done(&mut self, now: Ns) {
+        if matches!(self.state, State::Taken { .. } | State::Running { .. }) {
+            self.not_done = now;
+        }
     }
 
     /// Keeps the end of a request that had a place.
@@ -25,9 +36,14 @@ impl Slot {
         if !self.plan.ordered {
             return;
         }
-        let at = record.done.unwrap_or(record.end);
+        // A process that stores its end tells the time of that, which was behind the last look.
+        let done = record.done.map(|done| done.max(self.not_done));
+        let at = done.map_or(record.end, |done| done.min(record.end));
         let is_known = record.cause == Cause::Done && !record.implied;
-        let is_late = record.cause == Cause::Expired;
+        let is_late = match record.cause {
+            Cause::Expired | Cause::TsgGone | Cause::Suspended => true,
+            Cause::Done | Cause::Cancelled | Cause::Superseded | Cause::Closed => false,
+        };
         let switched = record
             .trigger
             .map(|trigger| trigger.saturating_add(self.plan.cost));
@@ -52,7 +68,6 @@ mod tests {
         },
         *, //
     };
-    use crate::policy::units::Ns;
 
     /// A request that was triggered at 5,000.
     fn triggered() -> Slot {
@@ -102,6 +117,45 @@ mod tests {
         let ended = stuck.ended(Number::ONE);
         assert_eq!(ended.and_then(|ended| ended.late), Some(Ns(199_920)));
         assert!(ended.is_some_and(|ended| (ended.burst, ended.least) == (None, None)));
+    }
+
+    #[test]
+    fn a_time_that_its_process_tells_is_behind_the_last_look() {
+        // It is stored at 106,000, that it was done at 5,090.
+        let stored = Observed {
+            done: 1,
+            done_ns: Ns(5_090),
+            ..Observed::default()
+        };
+        for (looks, at) in [(&[][..], 5_090), (&[50_000, 105_000], 105_000)] {
+            let mut slot = triggered();
+            assert!(slot
+                .ready(Number::ONE, Ns(5_020), &Observed::default())
+                .is_ok());
+            for look in looks {
+                slot.poll(Ns(*look), &Observed::default());
+            }
+            slot.poll(Ns(106_000), &stored);
+            let ended = slot.ended(Number::ONE);
+            assert_eq!(ended.map(|ended| ended.at), Some(Ns(at)));
+            let burst = Ns(at - 5_080);
+            assert_eq!(ended.and_then(|ended| ended.burst), Some(burst));
+        }
+    }
+
+    #[test]
+    fn what_took_its_gpu_is_not_its_burst() {
+        for cause in [Cause::Suspended, Cause::TsgGone, Cause::Closed] {
+            let mut slot = triggered();
+            slot.end(Ns(9_080), &Observed::default(), cause);
+            let ended = slot.ended(Number::ONE);
+            let told = ended.map(|ended| (ended.burst, ended.least, ended.late));
+            let expected = match cause {
+                Cause::Closed => (None, Some(Ns(4_000)), None),
+                _ => (None, None, Some(Ns(4_000))),
+            };
+            assert_eq!(told, Some(expected));
+        }
     }
 
     #[test]

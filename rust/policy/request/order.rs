@@ -94,11 +94,15 @@ impl Slot {
         }
     }
 
-    /// Others wait for it: looks whether the process has stored its end, until its lease is over.
-    pub(crate) fn watch(&mut self, now: Ns) -> Actions {
-        if self.next_look == Ns::ZERO {
-            self.look_later(now);
-        }
+    /// Looks whether the process has stored its end, until its lease is over: others wait for it, or have counted
+    /// with its end, from then on.
+    pub(crate) fn watch(&mut self, from: Ns) -> Actions {
+        let before = self.next_look;
+        self.look_later(from);
+        self.next_look = match (before, self.next_look) {
+            (Ns::ZERO, look) | (look, Ns::ZERO) => look,
+            (before, look) => before.min(look),
+        };
         Actions {
             alarm: self.alarm::<true>(),
             ..Actions::default()

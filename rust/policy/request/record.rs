@@ -84,13 +84,15 @@ impl Record {
 pub(crate) struct Ended {
     /// Which one.
     pub(crate) number: Number,
-    /// When it was done, or over otherwise.
+    /// When it was done, or over otherwise. The time that its process stored with that counts as far as zernel
+    /// has not seen since that it was not done.
     pub(crate) at: Ns,
     /// From the end of its switch to then, if it was triggered, and the process said that it is done.
     pub(crate) burst: Option<Ns>,
     /// The same where the process did not: it may have had the GPU for longer.
     pub(crate) least: Option<Ns>,
-    /// The same where its lease ended: the GPU was held for data that did not come.
+    /// The same where its lease ended, so that the GPU was held for data that did not come, or where its TSG or
+    /// GPU went away.
     pub(crate) late: Option<Ns>,
 }
 

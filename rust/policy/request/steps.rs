@@ -197,6 +197,8 @@ impl Slot {
         }
         if number.is(seen.done) {
             self.finish::<ORDER>(now, Cause::Done, Some(claimed_done), actions);
+        } else if ORDER {
+            self.see_not_done(now);
         }
     }
 
@@ -318,7 +320,7 @@ impl Slot {
         self.state = State::Idle;
         if ORDER {
             self.keep_end(&record);
-            self.next_look = Ns::ZERO;
+            (self.next_look, self.not_done) = (Ns::ZERO, Ns::ZERO);
         }
     }
 }

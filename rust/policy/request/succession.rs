@@ -141,8 +141,8 @@ impl Succession {
     }
 
     /// As [`Slot::watch`].
-    pub(crate) fn watch(&mut self, now: Ns) -> Actions {
-        self.current_mut().watch(now)
+    pub(crate) fn watch(&mut self, from: Ns) -> Actions {
+        self.current_mut().watch(from)
     }
 
     /// True if [`Self::catch_up`] has something to work out.

@@ -25,6 +25,8 @@ pub(crate) struct Change {
     pub(crate) handle: u64,
     /// It takes turns.
     pub(crate) turns: Option<turns::Candidate>,
+    /// The number of its user.
+    pub(crate) user: u32,
     /// Its level has a budget.
     pub(crate) budget: Option<Level>,
     /// It may keep the engine, if its level does.

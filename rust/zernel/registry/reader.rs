@@ -117,12 +117,14 @@ impl Registry {
         if let Some(tsg) = self.tsgs.get_mut(&named.id) {
             tsg.is_told = true;
         }
+        let tsg = self.tsg(named.id);
         Change {
             id: named.id,
             handle: named.handle,
+            user: tsg.map_or(0, |tsg| tsg.owner.uid.0),
+            may_keep: tsg.is_some_and(|tsg| tsg.effective.may_keep),
             turns: self.candidate(named.handle, named.id),
             budget: self.watched(named.id),
-            may_keep: self.tsg(named.id).is_some_and(|tsg| tsg.effective.may_keep),
             ended: told.ended,
         }
     }

@@ -225,6 +225,13 @@ impl Device {
         self.can_exclude && tuned::order_preempts()
     }
 
+    /// These levels are shared from now on, and no others; `None`: as before. Without a lock.
+    pub(crate) fn follow_shared(&self, news: Option<level::Set>) {
+        if let Some(levels) = news {
+            self.order.share(levels);
+        }
+    }
+
     /// Has the worker follow the order of deadlines. Without a lock.
     pub(super) fn follow_order(&self) {
         if self.order.has_news() {

@@ -32,6 +32,7 @@ use crate::{
                 MOST, //
             },
         },
+        level,
         request::{
             order::Standing,
             record::Ended, //
@@ -63,8 +64,8 @@ pub(super) trait Waiter: Send + Sync {
     fn grant(&self, place: Place, now: Ns) -> Standing;
     /// It waits, and the order is to be asked again at this time.
     fn wait_until(&self, place: Place, at: Ns);
-    /// Others wait, or are held, for it.
-    fn watch(&self, place: Place, now: Ns);
+    /// Others wait, or are held, for it, or have counted with its end, from then on.
+    fn watch(&self, place: Place, from: Ns);
 }
 
 /// Nobody has a place. It is too large for a stack.
@@ -170,6 +171,11 @@ impl Order {
         drop(places.settle(place, Ns(now_ns()), &self.is_news));
     }
 
+    /// These levels are shared from now on, and no others.
+    pub(super) fn share(&self, levels: level::Set) {
+        self.places.lock().line.share(levels, Ns(now_ns()));
+    }
+
     /// True if holds have changed since this was asked last.
     pub(super) fn has_news(&self) -> bool {
         self.is_news.load(Relaxed) && self.is_news.xchg(false, Relaxed)
@@ -246,7 +252,18 @@ impl Places {
         match standing {
             Standing::Apart => self.line.rests(place),
             Standing::Waits => self.line.waits(place),
-            Standing::Runs(until) => self.line.runs(place, until, now),
+            Standing::Runs(until) => {
+                let is_new = !self.line.has_run(place);
+                let lane = self.line.runs(place, until, now);
+                if let (Some(end), Some(waiter)) =
+                    (self.line.promised_end(place), self.waiter(place))
+                {
+                    if is_new {
+                        waiter.watch(place, end);
+                    }
+                }
+                lane
+            }
         }
     }
 
@@ -278,7 +295,7 @@ impl Places {
         }
         let soon = now.saturating_add(PAUSE);
         // It is free, and there is more to do.
-        let mut until = self.line.busy_until(lane, now).unwrap_or(soon);
+        let mut until = self.line.asks_at(lane, now).unwrap_or(soon);
         for watched in 0..=TURNS {
             let Some(runner) = self.line.unwatched(lane) else {
                 break;

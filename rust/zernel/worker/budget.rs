@@ -21,6 +21,7 @@ use crate::{
             Server,
             State, //
         },
+        deadline::company::Crowd,
         level::{
             self,
             Level, //
@@ -45,6 +46,15 @@ use kernel::{
     },
 };
 
+/// The part of a TSG in the counts.
+#[derive(Clone, Copy)]
+struct Part {
+    level: Level,
+    /// It may keep the engine.
+    may_keep: bool,
+    user: u32,
+}
+
 /// A TSG of a level with a budget.
 ///
 /// # Invariants
@@ -52,9 +62,7 @@ use kernel::{
 /// Without `spare` it is one of those that have something to run.
 struct Watched {
     tsg: tsg::Id,
-    level: Level,
-    /// It may keep the engine.
-    may_keep: bool,
+    part: Part,
     /// GPU time that it had when it was last looked at.
     ran: Option<Ns>,
     /// It had the slice of best-effort then, as its level is throttled.
@@ -74,6 +82,10 @@ pub(crate) struct Budgets {
     counts: [usize; level::COUNT],
     /// The number of those that may keep the engine, by level.
     keepers: [usize; level::COUNT],
+    /// Their users, by level.
+    crowds: [Crowd; level::COUNT],
+    /// The order of deadlines knows that these levels are shared.
+    told: level::Set,
     throttled: level::Set,
     /// TSGs that are still to follow the last change of these.
     follow: Followers,
@@ -113,6 +125,8 @@ impl Budgets {
             running: RBTree::new(),
             counts: [0; level::COUNT],
             keepers: [0; level::COUNT],
+            crowds: [Crowd::default(); level::COUNT],
+            told: level::Set::NONE,
             throttled: level::Set::NONE,
             follow: Followers::none(),
             is_settling: false,
@@ -167,6 +181,21 @@ impl Budgets {
             .any(|(below, count)| count > 0 && level.is_above(below) && kept.contains(below))
     }
 
+    /// The levels that are shared, where those have changed: TSGs of several users had something to run there or
+    /// above when they were looked at last, or its budget is spent. All are while nobody can look (`can_look`).
+    pub(crate) fn news_of_shared(&mut self, can_look: bool) -> Option<level::Set> {
+        let mut shared = self.throttled;
+        let mut all = Crowd::default();
+        for (level, crowd) in Level::ALL.into_iter().zip(self.crowds) {
+            all = all.with(crowd);
+            if !can_look || all.is_mixed() {
+                shared.put(level, true);
+            }
+        }
+        let old = core::mem::replace(&mut self.told, shared);
+        (old != shared).then_some(shared)
+    }
+
     /// Levels with a spent budget.
     pub(crate) fn throttled(&self) -> level::Set {
         self.throttled
@@ -206,19 +235,24 @@ impl Budgets {
         activity: &Activity,
     ) -> Result {
         let key = key(change.handle);
-        let known = self.watched.get(&key).map(|w| (w.level, w.may_keep));
-        if known.is_some_and(|(level, _)| change.budget != Some(level)) {
+        let known = self.watched.get(&key).map(|watched| watched.part);
+        let leaves = |old: Part| change.budget != Some(old.level);
+        if known.is_some_and(leaves) {
             let ran = match change.ended {
                 Some(ran) => Some(ran),
                 None => driver.load(key.1).ok().map(|sample| sample.ran),
             };
             self.see(key, ran);
         }
-        match (known, change.budget) {
+        let part = |level| Part {
+            level,
+            may_keep: change.may_keep,
+            user: change.user,
+        };
+        match (known, change.budget.map(part)) {
             (Some(old), Some(new)) => {
                 if let Some(watched) = self.watched.get_mut(&key) {
-                    let new = (new, change.may_keep);
-                    (watched.level, watched.may_keep) = new;
+                    watched.part = new;
                     if watched.spare.is_none() {
                         self.count(old, false);
                         self.count(new, true);
@@ -229,13 +263,12 @@ impl Budgets {
                 self.set_running(key, false);
                 self.watched.remove(&key);
             }
-            (None, Some(level)) => {
+            (None, Some(part)) => {
                 let spare = RBTreeNodeReservation::new(GFP_KERNEL)?;
                 // INVARIANT: It is looked at before it counts as one that has something to run.
                 let new = Watched {
                     tsg: change.id,
-                    level,
-                    may_keep: change.may_keep,
+                    part,
                     ran: None,
                     is_lowered: false,
                     spare: Some(spare),
@@ -248,9 +281,12 @@ impl Budgets {
         Ok(())
     }
 
-    fn count(&mut self, (level, may_keep): (Level, bool), more: bool) {
-        let place = level.number() as usize;
-        let keepers = self.keepers.get_mut(place).filter(|_| may_keep);
+    fn count(&mut self, part: Part, more: bool) {
+        let place = part.level.number() as usize;
+        if let Some(crowd) = self.crowds.get_mut(place) {
+            crowd.count(part.user, more);
+        }
+        let keepers = self.keepers.get_mut(place).filter(|_| part.may_keep);
         let both = [self.counts.get_mut(place), keepers];
         for count in both.into_iter().flatten() {
             *count = match more {
@@ -265,18 +301,18 @@ impl Budgets {
         let Some(watched) = self.watched.get_mut(&key) else {
             return;
         };
-        let level = (watched.level, watched.may_keep);
+        let part = watched.part;
         match (runs, watched.spare.take()) {
             (true, Some(spare)) => {
                 // INVARIANT: It is one of them.
                 self.running.insert(spare.into_node(key, ()));
-                self.count(level, true);
+                self.count(part, true);
             }
             (false, None) => {
                 // INVARIANT: It is none of them any more.
                 let node = self.running.remove_node(&key);
                 watched.spare = node.map(|node| node.into_reservation());
-                self.count(level, false);
+                self.count(part, false);
             }
             (_, spare) => watched.spare = spare,
         }
@@ -354,8 +390,8 @@ impl Budgets {
         };
         let before = watched.ran.replace(ran).unwrap_or(ran);
         // Work like best-effort is not charged.
-        let is_charged = !(self.throttled.contains(watched.level) && watched.is_lowered);
-        let sum = self.ran.get_mut(watched.level.number() as usize);
+        let is_charged = !(self.throttled.contains(watched.part.level) && watched.is_lowered);
+        let sum = self.ran.get_mut(watched.part.level.number() as usize);
         if let Some(sum) = sum.filter(|_| is_charged) {
             *sum = sum.saturating_add(ran.saturating_sub(before));
         }
@@ -371,7 +407,7 @@ impl Budgets {
             return;
         };
         // Its work is like best-effort's only once the provider has lowered the slice.
-        let is_throttled = self.throttled.contains(watched.level);
+        let is_throttled = self.throttled.contains(watched.part.level);
         let tsg = watched.tsg;
         watched.is_lowered = is_throttled
             && self.follow.are_none()

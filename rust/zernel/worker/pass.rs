@@ -299,10 +299,13 @@ impl Pass {
         let mut budgets = self.budgets.lock();
         let throttled = budgets.throttled();
         let device = registry::with(|r| {
-            let gpu = r.gpu(self.gpu).filter(|gpu| !gpu.unresponsive)?;
-            Some((gpu.requests.clone(), gpu.has_turns()))
+            let gpu = r.gpu(self.gpu)?;
+            Some((gpu.requests.clone(), gpu.has_turns(), gpu.unresponsive))
         });
-        let Ok(Some((device, has_turns))) = device else {
+        let Ok(Some((device, has_turns, false))) = device else {
+            if let Ok(Some((device, ..))) = device {
+                device.follow_shared(budgets.news_of_shared(false));
+            }
             budgets.release();
             self.stop_looks();
             return rotation::Next::Idle;
@@ -320,7 +323,9 @@ impl Pass {
         // Some of them, if there are any, wait for the end of a burst.
         let waits = kept != level::Set::NONE && device.has_urgent();
         self.slices.tell_missing(self.gpu, abilities, has_turns);
+        let can_look = abilities.enable && has_turns;
         if !abilities.enable {
+            device.follow_shared(budgets.news_of_shared(can_look));
             return rotation::Next::Idle;
         }
         let news = self.take_news(&driver, &mut budgets);
@@ -346,6 +351,7 @@ impl Pass {
             exclusion::State::Again(held) => {
                 // The time until then is charged.
                 budgets.step(&driver, (self.gpu, &self.activity), served, held);
+                device.follow_shared(budgets.news_of_shared(can_look));
                 return rotation::Next::Again;
             }
         };
@@ -355,6 +361,7 @@ impl Pass {
         }
         let charge = budgets.step(&driver, (self.gpu, &self.activity), served, held);
         device.set_lc_busy(budgets.is_busy());
+        device.follow_shared(budgets.news_of_shared(can_look));
         if budgets.throttled() != throttled {
             // Requests of levels with a spent budget exclude no TSG, and they keep nothing.
             return rotation::Next::Again;

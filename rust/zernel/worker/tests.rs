@@ -28,7 +28,10 @@ use crate::{
     },
     policy::{
         budget::Params,
-        level::Level,
+        level::{
+            self,
+            Level, //
+        },
         poll::{
             self,
             Poll, //
@@ -143,6 +146,7 @@ fn change_on(runlist: u32, handle: u64, takes_turns: bool, disabled: bool) -> Ch
     Change {
         id,
         handle,
+        user: 0,
         turns: takes_turns.then_some(Candidate {
             runlist,
             id,
@@ -359,6 +363,36 @@ mod cases {
             budgets.step(&driver, (NO_GPU, &activity), None, None);
             assert_eq!(budgets.throttled().contains(Level::LC), is_spent);
         }
+        Ok(())
+    }
+
+    #[test]
+    fn users_with_work_share_their_level_and_those_below() -> Result {
+        let activity = KBox::pin_init(Activity::new(), GFP_KERNEL)?;
+        let (mut budgets, driver) = (Budgets::new()?, Busy::new()?);
+        budgets.set_params(&Level::ALL.map(Params::default_of));
+        for (handle, user) in [(0, 7), (1, 7), (2, 8)] {
+            let change = Change {
+                user,
+                ..change(handle, false)
+            };
+            budgets.take(&driver, &change, &activity)?;
+        }
+        while let budget::Next::Again = budgets.step(&driver, (NO_GPU, &activity), None, None) {}
+        let has_all = |levels: Option<level::Set>| {
+            let all = |levels: level::Set| Level::ALL.into_iter().all(|l| levels.contains(l));
+            levels.is_some_and(all)
+        };
+        assert!(has_all(budgets.news_of_shared(true)));
+        assert_eq!(budgets.news_of_shared(true), None);
+        let gone = Change {
+            budget: None,
+            user: 8,
+            ..change(2, false)
+        };
+        budgets.take(&driver, &gone, &activity)?;
+        assert_eq!(budgets.news_of_shared(true), Some(level::Set::NONE));
+        assert!(has_all(budgets.news_of_shared(false)));
         Ok(())
     }
 }

@@ -14,8 +14,12 @@ mod tests {
             LANE,
             NOW, //
         },
+        deadline::preemptive::Step,
         deadline::HORIZON,
-        level::Level, //
+        level::{
+            self,
+            Level, //
+        },
     };
 
     /// A request that has the GPU, and needs it for so long.
@@ -50,7 +54,7 @@ mod tests {
             return assert_eq!("no memory", "");
         };
         let first = running(&mut line, 1, 5_000);
-        let next = line.join(LANE, 1, claim(200_000, 0));
+        let next = line.join(LANE, 2, claim(200_000, 0));
         next.map(|next| line.waits(next));
         assert_eq!(line.busy_until(LANE, NOW), Some(Ns(6_000)));
         assert_eq!(line.next(LANE, Ns(5_999)), None);
@@ -59,6 +63,138 @@ mod tests {
         for (at, left) in [(6_000, 5_000), (20_000, 19_000), (45_000, 5_000)] {
             assert_eq!(line.free_from(LANE, None, Ns(at)), Ns(at + left));
             assert_eq!(line.free_from(LANE, first.ok(), Ns(at)), Ns(at));
+        }
+    }
+
+    #[test]
+    fn its_own_user_waits_for_one_that_lied() {
+        let Some(mut line) = fresh() else {
+            return assert_eq!("no memory", "");
+        };
+        let first = running(&mut line, 1, 5_000);
+        let own = line.admit(LANE, 1, claim(100_000, 50), None, NOW).ok();
+        let others = line.join(LANE, 2, claim(200_000, 0));
+        for place in [own, others].into_iter().flatten() {
+            line.waits(place);
+        }
+        // It has 5,000 from 1,000 on, and a lease to 50,000.
+        assert_eq!(line.next(LANE, Ns(5_999)), None);
+        assert_eq!(line.asks_at(LANE, Ns(5_999)), Some(Ns(6_000)));
+        assert_eq!(line.next(LANE, Ns(6_000)), others);
+        assert_eq!(line.asks_at(LANE, Ns(6_000)), None);
+        others.map(|place| line.leave(place));
+        assert_eq!(line.next(LANE, Ns(6_000)), None);
+        assert_eq!(line.step(LANE, Ns(6_000), false), Step::Rest);
+        assert_eq!(line.asks_at(LANE, Ns(6_000)), Some(Ns(50_000)));
+        assert_eq!(line.next(LANE, Ns(50_000)), own);
+        assert_eq!(line.asks_at(LANE, Ns(50_000)), None);
+        // Once it is over it is waited for no more.
+        assert!(first.is_ok_and(|first| line.leave(first).is_some()));
+        assert_eq!(line.next(LANE, Ns(6_000)), own);
+    }
+
+    #[test]
+    fn promises_that_were_given_follow_a_lie() {
+        let Some(mut line) = fresh() else {
+            return assert_eq!("no memory", "");
+        };
+        // Each of 50, of which 10 are a switch.
+        let mut lies = [None; 8];
+        for lie in &mut lies {
+            *lie = line.admit(LANE, 1, claim(900_000, 50), None, NOW).ok();
+            lie.map(|place| line.waits(place));
+        }
+        let honest = line.admit(LANE, 2, claim(950_000, 50), None, NOW).ok();
+        honest.map(|place| line.waits(place));
+        let [Some(first), rest @ ..] = lies else {
+            return assert_eq!("no promise", "");
+        };
+        assert_eq!(line.next(LANE, NOW), Some(first));
+        line.runs(first, Ns(500_000), NOW);
+        let then = Ns(41_000);
+        assert_eq!(line.over(first, Some(Ns(40_000)), then), Some(LANE));
+        // One that was promised more is before those that turned out to be lies: those have no promise.
+        assert_eq!(line.next(LANE, then), honest);
+        let jobs = || (0..8).filter_map(|at| line.job(at, LANE, None, then));
+        assert!(jobs().all(|job| job.is_promised == (job.user == 2)));
+        assert_eq!(jobs().filter(|job| job.demand == Ns(40_010)).count(), 7);
+        assert_eq!(jobs().filter(|job| job.waits).count(), 8);
+        // The next that asks finds what they take.
+        let mut ask = |user, due: u64, within: u64| {
+            let asked = Claim {
+                deadline: Ns(then.0 + within),
+                due: Ns(then.0 + due),
+                switch: Ns(10),
+                burst: Ns(40),
+            };
+            let place = line.admit(LANE, user, asked, None, then);
+            place.map(|place| line.leave(place).is_some())
+        };
+        assert_eq!(ask(3, 0, 150), Ok(true));
+        // One of those may be triggered just before it is due.
+        assert!(ask(3, 10, 40_069).is_err());
+        assert_eq!(ask(3, 10, 40_070), Ok(true));
+        assert!(ask(1, 0, 40_009).is_err());
+        assert!(rest
+            .into_iter()
+            .flatten()
+            .all(|place| line.leave(place) == Some(LANE)));
+    }
+
+    #[test]
+    fn promises_that_count_for_a_little_more_are_kept() {
+        let Some(mut line) = fresh() else {
+            return assert_eq!("no memory", "");
+        };
+        let far = Lane { runlist: 1, ..LANE };
+        let place = line.admit(LANE, 1, claim(100_000, 5_000), None, NOW).ok();
+        for (lane, demand) in [(LANE, 5_000), (LANE, 10_000), (far, 5_000)] {
+            let admitted = line.admit(lane, 1, claim(100_000, demand), None, NOW);
+            assert!(admitted.is_ok());
+        }
+        if let Some(place) = place {
+            line.runs(place, Ns(50_000), NOW);
+            // Half more than said.
+            assert_eq!(line.over(place, Some(Ns(6_000)), Ns(7_000)), Some(LANE));
+        }
+        let all = |lane, demand| {
+            let jobs = (0..4).filter_map(|at| line.job(at, lane, None, NOW));
+            jobs.filter(|job| job.is_promised && job.demand == Ns(demand))
+                .count()
+        };
+        // None counts for longer than the longest of them.
+        assert_eq!([all(LANE, 7_000), all(LANE, 10_000)], [1, 1]);
+        assert_eq!(all(far, 7_000), 1);
+    }
+
+    #[test]
+    fn what_may_be_others_doubles_the_factor_at_most() {
+        let mut all = level::Set::NONE;
+        all.put(Level::LC, true);
+        for (levels, within) in [(all, 80_010), (level::Set::NONE, 400_010)] {
+            let Some(mut line) = fresh() else {
+                return assert_eq!("no memory", "");
+            };
+            // It takes ten times as long as it said.
+            let place = line.admit(LANE, 1, claim(900_000, 50_000), None, NOW).ok();
+            if let Some(place) = place {
+                line.runs(place, Ns(900_000), NOW);
+                line.share(levels, NOW);
+                let end = Ns(NOW.0 + 410_000);
+                assert_eq!(line.over(place, Some(Ns(400_000)), end), Some(LANE));
+            }
+            let asked = |within: u64| Claim {
+                deadline: Ns(500_000 + within),
+                due: Ns(500_000),
+                switch: Ns(10),
+                burst: Ns(40_000),
+            };
+            let mut ask = |within: u64| {
+                let place = line.admit(LANE, 1, asked(within), None, Ns(500_000));
+                place.map(|place| line.leave(place).is_some())
+            };
+            assert_eq!(ask(within), Ok(true));
+            assert!(ask(within - 1).is_err());
         }
     }
 

@@ -111,11 +111,11 @@ impl Waiter for Slot {
         }
     }
 
-    fn watch(&self, place: Place, now: Ns) {
+    fn watch(&self, place: Place, from: Ns) {
         let mut state = self.lock();
         if state.has(place) {
-            let actions = state.requests.watch(now);
-            self.store(&mut state, now, &actions);
+            let actions = state.requests.watch(from);
+            self.store(&mut state, Ns(now_ns()), &actions);
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::policy::{
     deadline::{
         burst::Bursts,
         line::{Claim, Lane, Line, Place, Refused},
-        trust::{Trust, Trusts},
+        trust::{Burst, Trust, Trusts},
         HORIZON,
     },
     level::Level,
@@ -294,36 +294,51 @@ proptest! {
         }
     }
 
-    /// The trust in a user makes no burst shorter, a lie counts from the next one on, and the factor falls by no
-    /// more than an eighth for the GPU time of the longest lie, and by half in [`HORIZON`].
+    /// The trust in a user makes no burst shorter, a lie counts from the next one on, none counts for longer than
+    /// the longest, and the factor falls by no more than an eighth for the time of the longest lie, and by half in
+    /// [`HORIZON`]. Where the time may be others' the factor doubles at most.
     #[test]
     fn trust_is_paid_for(
         notes in proptest::collection::vec(
-            (1u64..1 << 34, 0u64..1 << 34, 0u64..1 << 33, 0u8..4),
+            (1u64..1 << 34, 0u64..1 << 34, 0u64..1 << 33, 0u8..4, 0u64..3),
             1..200,
         ),
     ) {
-        const SAID: Ns = Ns(1_000_000);
+        const SAID: Ns = Ns(1_000);
         // From a lie on: its time, when it was, and by how much bursts were counted longer.
         let (mut trusts, mut now) = (Trusts::NONE, Ns(START));
         let mut last: Option<(u64, u64, f64)> = None;
-        for (said, took, pause, what) in notes {
-            let (said, took) = (Ns(said), Ns(took));
+        let mut longest = Ns::ZERO;
+        // By which a microsecond is longer, and no lie is that long.
+        let factor_of = |trust: Trust| trust.applied(SAID).0 as f64 / SAID.0 as f64;
+        for (said, took, pause, what, shared) in notes {
+            let (said, took) = (Ns(said), Ns(took.max(1 << 30)));
+            let burst = Burst {
+                said,
+                took,
+                shared: Ns(took.0 / 2 * shared),
+            };
             let before = trusts.of(1, now);
-            last = last.filter(|_| before > Trust::NEW);
+            last = last.filter(|_| before != Trust::NEW);
             match what {
-                0 => trusts.note(1, said, took, now),
-                1 => trusts.note_least(1, said, took, now),
-                2 => trusts.note_late(1, said, took, now),
-                _ => trusts.note_used(1, said, took, now),
+                0 => drop(trusts.note(1, &burst, now)),
+                1 | 2 => drop(trusts.note_least(1, &burst, now)),
+                _ => trusts.note_used(1, &burst, now),
             }
             let trust = trusts.of(1, now);
-            let told = said.max(Ns(1_000));
-            let is_lie = what < 2 && took > before.applied(told) && took.0 <= told.0 << 20;
-            prop_assert!(!is_lie || trust.applied(told) >= took.min(HORIZON));
+            let told = said.max(SAID);
+            let own = Ns(took.0 - burst.shared.0.min(took.0));
+            let is_lie = what < 3 && own > before.applied(told) && own.0 <= told.0 << 20;
+            prop_assert!(!is_lie || trust.applied(told) >= own.min(HORIZON));
             prop_assert!(trust.applied(said) >= said.min(HORIZON));
-            let factor = trust.applied(SAID).0 as f64 / SAID.0 as f64;
-            if trust > before {
+            if what < 3 {
+                longest = longest.max(took.min(HORIZON));
+            }
+            prop_assert!(trust.applied(said) <= said.min(HORIZON).max(longest));
+            let factor = factor_of(trust);
+            let shown = own.min(HORIZON).0 as f64 / told.0 as f64;
+            prop_assert!(factor <= (2.0 * factor_of(before)).max(shown) + 0.125);
+            if factor > factor_of(before) {
                 let lie = last.map_or(took.0, |(lie, ..)| lie.max(took.0));
                 last = Some((lie, now.0, factor));
             }

@@ -169,6 +169,7 @@ pub const SUITE: Suite = suite(
             "admission_of_short_lies",
             admission::sees_through_short_lies,
         ),
+        case("admission_of_two_lies", admission::has_liars_wait),
         case("admission_of_long_lies", admission::leaves_half_to_others),
         case(
             "admission_of_lies_given_up",

@@ -428,6 +428,27 @@ pub(super) fn sees_through_short_lies() -> Outcome {
     Ok(())
 }
 
+/// The requests of a tenant wait for one of its own that takes longer than told, and count for longer then.
+pub(super) fn has_liars_wait() -> Outcome {
+    let (_lab, _client) = stage(level(6))?;
+    let liar = tenant(ALICE + 101, |client| {
+        let (head, slot) = (client.slot(0), client.slot(1));
+        let lie = head.begin(&needing(client, ms(1), ms(9_000)))?.number;
+        wait_until("its turn", || Ok(is_triggered(&head, lie)))?;
+        let next = slot.begin(&needing(client, ms(1), ms(9_900)))?.number;
+        std::thread::sleep(ms(200));
+        ensure!(!is_triggered(&slot, next), "two lies at a time");
+        head.done_call(lie)?;
+        wait_until("its turn", || Ok(is_triggered(&slot, next)))?;
+        let third = client.slot(2);
+        let earliest = refused(third.begin(&needing(client, ms(1), ms(150))))?;
+        ensure!(earliest.is_some_and(|e| e >= ms(190)), "{earliest:?}");
+        slot.done_call(next)?;
+        Ok(())
+    })?;
+    end(liar)
+}
+
 fn is_triggered(slot: &Slot<'_>, request: Number) -> bool {
     request.is_reached_by(slot.load(Word::Trigger))
 }

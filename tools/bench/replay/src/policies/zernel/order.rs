@@ -171,7 +171,7 @@ impl Zernel {
             self.hold(world);
         }
         let line = &self.order.line;
-        let first = line.first(of).zip(line.busy_until(of, now));
+        let first = line.first(of).zip(line.asks_at(of, now));
         if first.is_none() && !line.is_held(of) {
             return;
         }
