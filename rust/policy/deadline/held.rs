@@ -333,7 +333,7 @@ mod tests {
                 assert_eq!(line.step(LANE, NOW, true), Step::Resumed(late));
             }
             assert_eq!((line.was_held(late), line.holds(late)), (is_taken, false));
-            line.over(late, Some(Ns(6 * MS)), Ns(NOW.0 + 8 * MS));
+            line.over(late, Some(Ns(4 * MS)), Ns(NOW.0 + 8 * MS));
             assert_eq!(demand(&mut line), Some(Ns(expected)));
         }
     }
