@@ -204,7 +204,7 @@ fn verdict(what: String, good: bool, found: String) -> Verdict {
     }
 }
 
-/// What the replay of policies is, in words, if the page has nothing else.
+/// The origin of the figures, for a page that has the replay of policies alone.
 pub(super) fn intro(replays: &Replays) -> String {
     let all = || SWEEPS.iter().flat_map(|sweep| replays.objectives(sweep));
     let rows = || all().flat_map(|one| &one.rows);
