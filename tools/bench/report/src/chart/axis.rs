@@ -100,10 +100,10 @@ impl Axis {
             Kind::Fitted(whole) => {
                 let room = (high - low).max(1e-3) * 0.04;
                 let (low, high) = (low - room, high + room);
-                let mut ticks = even(low, high);
-                if *whole {
-                    ticks.retain(|tick| tick.fract() == 0.0);
-                }
+                let ticks = match whole {
+                    true => whole_numbers(low, high),
+                    false => even(low, high),
+                };
                 ((low, high), ticks)
             }
             Kind::Logarithmic(least) => {
@@ -211,6 +211,13 @@ fn even(low: f64, high: f64) -> Vec<f64> {
         .into_iter()
         .find(|step| *step >= rough)
         .unwrap_or(10.0 * power);
+    let (first, last) = ((low / step).ceil() as i64, (high / step).floor() as i64);
+    (first..=last).map(|number| number as f64 * step).collect()
+}
+
+/// Whole numbers that are round, about eight.
+fn whole_numbers(low: f64, high: f64) -> Vec<f64> {
+    let step = ((high - low) / 9.0).ceil().max(1.0);
     let (first, last) = ((low / step).ceil() as i64, (high / step).floor() as i64);
     (first..=last).map(|number| number as f64 * step).collect()
 }
