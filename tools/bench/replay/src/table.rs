@@ -103,7 +103,7 @@ impl Row {
             lc_rate: outcome.rate(Role::Lc),
             lc_dropped: outcome.dropped(Role::Lc),
             lc_not_served_percent: 100.0 * outcome.dropped(Role::Lc) as f64
-                / (outcome.dropped(Role::Lc) + lc.count as u64).max(1) as f64,
+                / (outcome.dropped(Role::Lc) + lc.count).max(1) as f64,
             lc_deadlines: outcome.deadlines(Role::Lc),
             be_rate: outcome.rate(Role::Be),
             be_dropped: outcome.dropped(Role::Be),

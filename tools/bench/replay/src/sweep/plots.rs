@@ -135,7 +135,7 @@ fn possible(all: &[Ran], workload: &Workload, setting: &Setting) -> Series {
         let missed = edf::missed(&loaded(workload, load), deadlines, setting.seed);
         Some((load, missed.ok()?))
     });
-    let label = "EDF, preemption for nothing, LC alone, all served";
+    let label = "EDF, free preemption, LC alone, all served";
     reference(label, points.collect())
 }
 
