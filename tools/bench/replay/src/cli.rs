@@ -499,9 +499,10 @@ fn sweep(args: &SweepArgs) -> Result<()> {
             .collect::<Vec<_>>()
             .join(", ")
     );
-    let chart = kind.chart(&all, &workload, &setting);
-    let charts = vec![(format!("{}.svg", kind.name()), chart)];
-    args.common.report(&setting, &all, Some(kind), charts)
+    let charts = kind.charts(&all, &workload, &setting).into_iter();
+    let charts = charts.map(|(more, chart)| (format!("{}{more}.svg", kind.name()), chart));
+    args.common
+        .report(&setting, &all, Some(kind), charts.collect())
 }
 
 fn list() -> Result<()> {

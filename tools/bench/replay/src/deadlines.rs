@@ -82,11 +82,17 @@ impl Deadlines {
         let count = late.iter().filter(|&&ns| ns > 0).count();
         let lc = outcome.served.iter().filter(|one| one.role == Role::Lc);
         let refused: u64 = lc.map(|one| one.refused).sum();
-        let asked = refused + late.len() as u64;
+        let lc = outcome.served.iter().filter(|one| one.role == Role::Lc);
+        let dropped: u64 = lc.map(|one| one.requests.dropped).sum();
+        let served = late.len() as u64;
+        let asked = refused + served;
+        let all = asked + dropped;
+        let failed = all - (served - count as u64);
         let lateness = Summary::of(&mut late);
         Some(Missed {
             refused_percent: 100.0 * refused as f64 / asked.max(1) as f64,
             percent: 100.0 * count as f64 / (lateness.count.max(1)) as f64,
+            failed_percent: 100.0 * failed as f64 / all.max(1) as f64,
             late_p99_ns: lateness.p99_ns,
             late_max_ns: lateness.max_ns,
         })
@@ -96,8 +102,10 @@ impl Deadlines {
 /// The requests that were late.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(crate) struct Missed {
-    /// Their share, in percent.
+    /// Their share of those that were served, in percent.
     pub(crate) percent: f64,
+    /// All that were not served in time, of all that arrived, in percent: late, refused or dropped.
+    pub(crate) failed_percent: f64,
     /// Requests that were refused, of these and those that were served, in percent.
     pub(crate) refused_percent: f64,
     /// The 99th percentile of the time after the deadline, of all requests; one in time has 0.

@@ -5,6 +5,7 @@ mod arrivals;
 mod frontier;
 mod load;
 mod objectives;
+mod plots;
 
 use anyhow::{Context, Result};
 use rayon::prelude::*;
@@ -113,7 +114,7 @@ pub(crate) enum Kind {
     BeRate,
     /// The same from none to more than there is time for: the response of latency-critical ones.
     BeLoad,
-    /// The load by latency-critical requests with deadlines, 30 to 95 %: those that miss them.
+    /// The load by latency-critical requests with deadlines, 30 to 130 %: those that miss them.
     Deadlines,
     /// The target of slices that follow the latency.
     Target,
@@ -197,9 +198,9 @@ impl Kind {
             Self::BeLoad => &Load::POLICIES,
             Self::Deadlines | Self::Target => &[Name::Default, Name::Zernel],
             Self::Features => &[Name::Zernel, Name::Oracle, Name::Bound],
-            Self::Sharing | Self::Saturation => {
-                &[Name::Gpreempt, Name::Zernel, Name::Oracle, Name::Bound]
-            }
+            Self::Sharing => &[Name::Gpreempt, Name::Zernel, Name::Oracle, Name::Bound],
+            // The bound is none of several clients: near saturation it has a higher p99 than others.
+            Self::Saturation => &[Name::Gpreempt, Name::Zernel, Name::Oracle],
         }
     }
 
@@ -314,8 +315,23 @@ impl Kind {
         }
     }
 
-    /// Its plot.
-    pub(crate) fn chart(self, all: &[Ran], workload: &Workload, setting: &Setting) -> Chart {
+    /// Its plots, each with what the name of its file has behind that of the sweep.
+    pub(crate) fn charts(
+        self,
+        all: &[Ran],
+        workload: &Workload,
+        setting: &Setting,
+    ) -> Vec<(&'static str, Chart)> {
+        match self {
+            Self::Deadlines | Self::Target | Self::Features | Self::Sharing | Self::Saturation => {
+                plots::of(self, all, workload, setting)
+            }
+            Self::Error => plots::of_error(all, workload),
+            _ => vec![("", self.chart(all, workload, setting))],
+        }
+    }
+
+    fn chart(self, all: &[Ran], workload: &Workload, setting: &Setting) -> Chart {
         let us = |ns: f64| ns / 1e3;
         let title = |what: &str| format!("{what} · workload {}", workload.name);
         let parameter = |ran: &Ran| ran.row.parameter.unwrap_or(0.0);
@@ -371,39 +387,7 @@ impl Kind {
                     series
                 },
             },
-            Self::Error => Chart {
-                title: title("Sensitivity to the error of a prediction"),
-                x: Axis::linear("standard deviation of the error, µs"),
-                y: Axis::linear("added latency, µs; GPU held, permille"),
-                series: {
-                    let of = |what: &str, colour, y: &dyn Fn(&Ran) -> f64| {
-                        by_policy(all, parameter, y)
-                            .into_iter()
-                            .map(|one| Series {
-                                label: format!("{}: {what}", one.label),
-                                colour,
-                                ..one
-                            })
-                            .collect::<Vec<_>>()
-                    };
-                    [
-                        of("added p99", palette::BLUE, &|ran| {
-                            us(ran.row.lc_added.p99_ns as f64)
-                        }),
-                        of("added mean", palette::GREEN, &|ran| {
-                            us(ran.row.lc_added_mean_ns)
-                        }),
-                        of("GPU held, permille", palette::ORANGE, &|ran| {
-                            10.0 * ran.row.held_percent
-                        }),
-                    ]
-                    .concat()
-                },
-            },
-            Self::Deadlines | Self::Target | Self::Features | Self::Sharing | Self::Saturation => {
-                objectives::chart(self, all, workload, setting)
-            }
-            Self::Frontier => Chart {
+            _ => Chart {
                 title: title("Waiting for the GPU against keeping it idle"),
                 x: Axis::linear("GPU held for data, %"),
                 y: Axis::linear("p99 of the added latency, µs"),

@@ -23,6 +23,8 @@ pub(crate) struct Row {
     pub(crate) gpu: &'static str,
     /// Which clients shared a TSG.
     pub(crate) deployment: Deployment,
+    /// Duration, in simulated seconds.
+    pub(crate) seconds: f64,
     /// Latency-critical latencies from the start of the preparation.
     pub(crate) lc: Summary,
     /// The same from the arrival.
@@ -37,6 +39,8 @@ pub(crate) struct Row {
     pub(crate) lc_rate: f64,
     /// Latency-critical requests dropped.
     pub(crate) lc_dropped: u64,
+    /// The same in percent of those that arrived and were not refused.
+    pub(crate) lc_not_served_percent: f64,
     /// Latency-critical requests with a deadline.
     pub(crate) lc_deadlines: Deadlines,
     /// Best-effort requests per second.
@@ -90,6 +94,7 @@ impl Row {
             policy: outcome.policy.clone(),
             gpu: outcome.gpu,
             deployment: outcome.deployment,
+            seconds: outcome.seconds,
             lc,
             lc_with_queue: outcome.with_queue(Role::Lc),
             be_with_queue: outcome.with_queue(Role::Be),
@@ -97,6 +102,8 @@ impl Row {
             lc_added: Summary::of(&mut outcome.added(alone)),
             lc_rate: outcome.rate(Role::Lc),
             lc_dropped: outcome.dropped(Role::Lc),
+            lc_not_served_percent: 100.0 * outcome.dropped(Role::Lc) as f64
+                / (outcome.dropped(Role::Lc) + lc.count).max(1) as f64,
             lc_deadlines: outcome.deadlines(Role::Lc),
             be_rate: outcome.rate(Role::Be),
             be_dropped: outcome.dropped(Role::Be),
@@ -155,11 +162,21 @@ pub(crate) fn render(rows: &[Row], parameter: Option<&str>) -> String {
     if shown {
         head.extend(["published:\nLC mean ms", "added\nµs", "BE\nreq/s"]);
     }
+    let drops = rows.iter().any(|row| row.lc_dropped > 0);
+    if drops {
+        head.push("LC not\nserved %");
+    }
     let misses = rows.iter().any(|row| row.missed.is_some());
     if misses {
-        head.extend(["refused\n%", "missed\n%", "late p99\nms", "max\nms"]);
+        head.extend([
+            "refused\n%",
+            "missed\n%",
+            "not in\ntime %",
+            "late p99\nms",
+            "max\nms",
+        ]);
     }
-    let mut table = Table::new(head, texts.min(2)..texts + COLUMNS + 7);
+    let mut table = Table::new(head, texts.min(2)..texts + COLUMNS + 9);
     for row in rows {
         let mut cells = vec![row.workload.clone(), row.policy.clone()];
         if parameter.is_some() {
@@ -171,9 +188,16 @@ pub(crate) fn render(rows: &[Row], parameter: Option<&str>) -> String {
             let cell = |value: Option<f64>| value.map_or("-".to_owned(), |value| value.to_string());
             cells.extend(row.published.map(cell));
         }
+        if drops {
+            cells.push(format!("{:.2}", row.lc_not_served_percent));
+        }
         if let Some(missed) = &row.missed {
             let ms = |ns: i64| format!("{:.2}", ns as f64 / 1e6);
-            let percents = [missed.refused_percent, missed.percent];
+            let percents = [
+                missed.refused_percent,
+                missed.percent,
+                missed.failed_percent,
+            ];
             cells.extend(percents.map(|percent| format!("{percent:.2}")));
             cells.extend([missed.late_p99_ns, missed.late_max_ns].map(ms));
         }

@@ -11,6 +11,7 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 pub use self::axis::Axis;
+use self::axis::Placed;
 use crate::palette::{register, FAINT_INK, FONT, GRID, INK};
 
 /// Size of a plot without its key, in units of length.
@@ -119,6 +120,10 @@ impl Chart {
         self.series.iter().filter(|one| !one.points.is_empty())
     }
 
+    fn points(&self) -> impl Iterator<Item = &(f64, f64)> {
+        self.shown().flat_map(|series| &series.points)
+    }
+
     fn key_columns(&self) -> usize {
         let fits = self.shown().all(|one| one.label.chars().count() <= HALF);
         if fits {
@@ -134,9 +139,8 @@ impl Chart {
 
     fn draw_plot<DB: DrawingBackend>(&self, area: &Area<DB>, scale: u32) -> Drawn<DB> {
         let font = |height: u32| (FONT, scale * height).into_font().color(&INK);
-        let points = || self.shown().flat_map(|series| &series.points);
-        let x = self.x.placed(points().map(|point| point.0));
-        let y = self.y.placed(points().map(|point| point.1));
+        let x = self.x.placed(self.points().map(|point| point.0));
+        let y = self.y.placed(self.points().map(|point| point.1));
         let mut chart = ChartBuilder::on(area)
             .margin(scale * 10)
             .margin_right(scale * 26)
@@ -156,7 +160,8 @@ impl Chart {
             .x_desc(&self.x.name)
             .y_desc(&self.y.name)
             .draw()?;
-        for series in self.shown() {
+        let depths = self.depths(&x, &y);
+        for (series, depth) in self.shown().zip(depths) {
             let places = || {
                 let points = series.points.iter();
                 points.map(|point| (x.place(point.0), y.place(point.1)))
@@ -164,6 +169,10 @@ impl Chart {
             let colour = series.colour;
             let line = colour.stroke_width(2 * scale);
             match series.mark {
+                Mark::Line if depth > 0 => {
+                    let (long, short) = dashes(depth, scale);
+                    chart.draw_series(DashedLineSeries::new(places(), long, short, line))?;
+                }
                 Mark::Line | Mark::Curve => {
                     chart.draw_series(LineSeries::new(places(), line))?;
                 }
@@ -174,14 +183,43 @@ impl Chart {
                 Mark::Points | Mark::Hollow => {}
             }
             let style = match series.mark {
+                Mark::Line if depth > 0 => line,
                 Mark::Line | Mark::Points => colour.filled(),
                 Mark::Hollow => line,
                 Mark::Curve | Mark::Dashed => continue,
             };
-            let size = if series.mark == Mark::Hollow { 6 } else { 4 };
+            let size = match series.mark {
+                Mark::Hollow => 7,
+                _ => 4 + 2 * depth.min(3),
+            };
             chart.draw_series(places().map(|at| Circle::new(at, size * scale, style)))?;
         }
         Ok(())
+    }
+
+    /// Of each series, the number of lines before it that it lies on. Such a line is dashed, with hollow
+    /// points, so that those below it are seen.
+    fn depths(&self, x: &Placed<'_>, y: &Placed<'_>) -> Vec<u32> {
+        let near = |placed: &Placed<'_>, a: f64, b: f64| {
+            (placed.place(a) - placed.place(b)).abs() <= 0.012 * placed.width()
+        };
+        let lies_on = |one: &Series, other: &Series| {
+            let close = |point: &(f64, f64)| {
+                let mut of = other.points.iter();
+                of.any(|under| near(x, point.0, under.0) && near(y, point.1, under.1))
+            };
+            let closes: Vec<bool> = one.points.iter().map(close).collect();
+            closes.windows(2).any(|two| two[0] && two[1])
+        };
+        let lines: Vec<&Series> = self.shown().collect();
+        let depth = |at: usize| {
+            let one = lines[at];
+            let below = lines[..at].iter().filter(|other| {
+                one.mark == Mark::Line && other.mark == Mark::Line && lies_on(one, other)
+            });
+            below.count() as u32
+        };
+        (0..lines.len()).map(depth).collect()
     }
 
     fn draw_key<DB: DrawingBackend>(&self, area: &Area<DB>, scale: u32) -> Drawn<DB> {
@@ -193,12 +231,16 @@ impl Chart {
             color: INK.to_backend_color(),
             pos: Pos::new(HPos::Left, VPos::Center),
         };
-        for (number, series) in self.shown().enumerate() {
+        let x_axis = self.x.placed(self.points().map(|point| point.0));
+        let y_axis = self.y.placed(self.points().map(|point| point.1));
+        let depths = self.depths(&x_axis, &y_axis);
+        for (number, (series, depth)) in self.shown().zip(depths).enumerate() {
             let x = width * (number % columns) as i32 + at(70);
             let y = at((KEY_LINE * (number / columns) as u32 + KEY_LINE / 2) as i32);
             let colour = series.colour;
             let line = colour.stroke_width(2 * scale);
             let spans: &[(i32, i32)] = match series.mark {
+                Mark::Line if depth > 0 => &[(0, 11), (17, 28)],
                 Mark::Line | Mark::Curve => &[(0, 28)],
                 Mark::Dashed => &[(0, 7), (11, 18), (22, 28)],
                 Mark::Points | Mark::Hollow => &[],
@@ -210,6 +252,7 @@ impl Chart {
                 ))?;
             }
             let style_of_points = match series.mark {
+                Mark::Line if depth > 0 => Some(line),
                 Mark::Line | Mark::Points => Some(colour.filled()),
                 Mark::Hollow => Some(line),
                 Mark::Curve | Mark::Dashed => None,
@@ -224,6 +267,14 @@ impl Chart {
             ))?;
         }
         Ok(())
+    }
+}
+
+/// Lengths of dashes and gaps of a line that lies on so many others.
+fn dashes(depth: u32, scale: u32) -> (u32, u32) {
+    match depth {
+        1 => (14 * scale, 8 * scale),
+        _ => (5 * scale, 14 * scale),
     }
 }
 
@@ -313,6 +364,27 @@ mod tests {
                 assert_eq!(chart(Vec::new(), x.clone(), y).svg().unwrap(), None);
             }
         }
+    }
+
+    #[test]
+    fn a_line_that_lies_on_another_is_dashed() {
+        let mut chart = chart(
+            vec![(1.0, 1.0), (2.0, 5.0)],
+            Axis::linear("x"),
+            Axis::linear("y"),
+        );
+        let depths = |chart: &Chart| {
+            let x = chart.x.placed(chart.points().map(|point| point.0));
+            let y = chart.y.placed(chart.points().map(|point| point.1));
+            chart.depths(&x, &y)
+        };
+        assert_eq!(depths(&chart), [0; 5]);
+        chart.series[4].mark = Mark::Line;
+        assert_eq!(depths(&chart), [0, 0, 0, 0, 1]);
+        let whole = chart.svg().unwrap();
+        chart.series[4].points = vec![(1.0, 4.0), (2.0, 1.0)];
+        assert_eq!(depths(&chart), [0; 5]);
+        assert_ne!(whole, chart.svg().unwrap());
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod explain;
 mod html;
 mod line;
 mod policies;
+mod seeds;
 mod systems;
 mod verdict;
 
@@ -354,6 +355,7 @@ mod tests {
             json!({
                 "workload": "F-linear", "policy": policy, "deployment": "per-client",
                 "parameter": late, "lc": {"mean_ns": 1.0}, "be_rate": 0.0, "held_percent": held,
+                "seconds": 30.0,
             })
         };
         let sweep = json!({
@@ -418,6 +420,40 @@ mod tests {
         assert!(page.contains("queue of 16 (8 x 2)"));
         assert!(written.table.contains("queue of 16 (8 x 2)"));
         assert_eq!(all["queues"][0]["rows"].as_array().unwrap().len(), 7);
+    }
+
+    #[test]
+    fn policies_alone_have_a_page_of_their_own_and_no_verdict_if_they_are_short() {
+        let row = |seconds: f64, policy: &str, late: f64, failed: f64| {
+            json!({
+                "workload": "deadlines", "policy": policy, "deployment": "per-client",
+                "parameter": 50.0, "lc": {"mean_ns": 1.0}, "be_rate": 0.0, "seconds": seconds,
+                "lc_not_served_percent": 44.44,
+                "missed": {"percent": late, "failed_percent": failed, "refused_percent": 0.0, "late_p99_ns": 0.0},
+            })
+        };
+        let page = |seconds: f64| {
+            let dir = tempfile::tempdir().unwrap();
+            let sweep = json!({"sweep": "deadlines", "seed": 1, "plots": [], "rows": [
+                row(seconds, "zernel", 2.0, 3.0),
+                // Less is late of what is served, and more is not served.
+                row(seconds, "zernel edf", 1.0, 4.0),
+                row(seconds, "zernel edf-preemptive", 2.0, 2.5),
+            ]});
+            fs::write(dir.path().join("replay-d.json"), sweep.to_string()).unwrap();
+            let written = write(dir.path()).unwrap();
+            let text = fs::read_to_string(&written.files[0]).unwrap();
+            let good = written.verdicts.iter().map(|one| one.good);
+            (good.collect::<Vec<_>>(), text)
+        };
+        let (verdicts, text) = page(30.0);
+        assert_eq!(verdicts, [false, true]);
+        assert!(text.contains("44.44") && text.contains("not served %"));
+        assert!(text.contains("policies in the replay") && text.contains("30 s of simulated time"));
+        assert!(!text.contains("QEMU") && !text.contains("without a verdict"));
+        let (verdicts, text) = page(3.0);
+        assert!(verdicts.is_empty());
+        assert!(text.contains("without a verdict"));
     }
 
     #[test]

@@ -34,8 +34,30 @@ pub const BROWN: RGBColor = RGBColor(112, 66, 32);
 /// Of an idle GPU.
 pub const IDLE: RGBColor = RGBColor(205, 205, 205);
 
-/// Colour of a policy by its name, with any parameters.
+/// Colour of a policy by its name, with any parameters. zernel with settings that are not its defaults
+/// has the colour of the last of them that is known here.
 pub fn of_policy(name: &str) -> RGBColor {
+    let settings = [
+        ("unrotated", ORANGE),
+        ("by level", ORANGE),
+        ("exponential", PURPLE),
+        ("slack", BROWN),
+        ("pid", PURPLE),
+        ("edf", GREEN),
+        ("edf-preemptive", shade(GREEN, 2, 4)),
+        ("admit", SKY),
+        ("features", ORANGE),
+        ("budget", ORANGE),
+        ("shared", PURPLE),
+    ];
+    let set = name.strip_prefix("zernel ").and_then(|rest| {
+        let has = |setting: &str| format!(" {rest} ").contains(&format!(" {setting} "));
+        let found = settings.iter().rev().find(|(setting, _)| has(setting));
+        found.map(|(_, colour)| *colour)
+    });
+    if let Some(colour) = set {
+        return colour;
+    }
     match name.split_whitespace().next().unwrap_or("") {
         "alone" | "exclusive" => INK,
         "default" => VERMILION,
@@ -72,6 +94,23 @@ pub fn register() -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_colour_of_a_policy_is_that_of_its_settings() {
+        for (name, colour) in [
+            ("zernel", BLUE),
+            ("zernel 1:6", BLUE),
+            ("zernel by level", ORANGE),
+            ("zernel by level exponential", PURPLE),
+            ("zernel edf", GREEN),
+            ("zernel edf admit", SKY),
+            ("zernel shared 12:6 budget 100 ms", PURPLE),
+            ("oracle ±0 µs", SKY),
+        ] {
+            assert_eq!(of_policy(name), colour, "{name}");
+        }
+        assert_ne!(of_policy("zernel edf-preemptive"), GREEN);
+    }
 
     #[test]
     fn shades_go_from_the_colour_itself_to_a_lighter_one() {

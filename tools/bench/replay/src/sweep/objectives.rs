@@ -3,28 +3,24 @@
 //! target, features, many clients.
 
 use anyhow::{ensure, Result};
-use zernel_report::chart::{Axis, Chart, Mark, Series};
-use zernel_report::palette;
 use zernel_workload::{Arrival, Network, Role, Workload};
 
-use super::{Job, Kind, Ran};
+use super::{Job, Kind};
 use crate::deadlines::Deadlines;
-use crate::edf;
 use crate::model::measures::Us;
 use crate::policies::{Name, Options};
 use crate::policy::deadline::Order;
 use crate::policy::predict::Kind as Predictor;
 use crate::policy::slices::Policy as Slices;
-use crate::world::Setting;
 
 /// Loads of [`Kind::Deadlines`] by latency-critical requests, in percent.
-const LOADS: [f64; 7] = [30.0, 50.0, 70.0, 85.0, 95.0, 110.0, 130.0];
+pub(super) const LOADS: [f64; 7] = [30.0, 50.0, 70.0, 85.0, 95.0, 110.0, 130.0];
 
 /// The same of [`Kind::Saturation`].
 const NEAR_LOADS: [f64; 6] = [50.0, 70.0, 80.0, 90.0, 100.0, 110.0];
 
 /// Targets of [`Kind::Target`], in microseconds.
-const TARGETS_US: [u32; 8] = [2_600, 2_800, 3_000, 3_500, 4_000, 4_500, 5_000, 6_000];
+pub(super) const TARGETS_US: [u32; 8] = [2_600, 2_800, 3_000, 3_500, 4_000, 4_500, 5_000, 6_000];
 
 /// Costs of being late against being early of [`Kind::Features`].
 const LATE_COSTS: [u32; 9] = [1, 2, 3, 6, 12, 24, 49, 99, 199];
@@ -241,7 +237,7 @@ fn first(workload: &Workload, number: usize) -> Workload {
 }
 
 /// The workload with a share of its latency-critical rates, which are those of the whole time.
-fn loaded(workload: &Workload, percent: f64) -> Workload {
+pub(super) fn loaded(workload: &Workload, percent: f64) -> Workload {
     let mut changed = workload.clone();
     for one in &mut changed.clients {
         if let (Role::Lc, Arrival::Poisson(rate)) = (one.role, &mut one.arrival) {
@@ -270,146 +266,6 @@ fn variants(policies: &[Name], options: Options) -> Vec<(Name, Options)> {
         }
     }
     all
-}
-
-/// The plot of a sweep.
-pub(super) fn chart(kind: Kind, all: &[Ran], workload: &Workload, setting: &Setting) -> Chart {
-    let parameter = |ran: &Ran| ran.row.parameter;
-    let of = &workload.name;
-    match kind {
-        Kind::Deadlines => Chart {
-            title: format!("Requests that miss their deadline · workload {of}"),
-            x: Axis::linear("load by LC requests, % of the GPU"),
-            y: Axis::logarithmic("missed, %; on the axis: 0.01 or less", 0.01),
-            series: {
-                let missed = |ran: &Ran| Some(ran.row.missed?.percent);
-                let mut series = by_label(all, parameter, missed);
-                let deadlines = all.first().map_or(Deadlines::NONE, |ran| ran.deadlines);
-                let points = LOADS.into_iter().filter_map(|load| {
-                    let missed = edf::missed(&loaded(workload, load), deadlines, setting.seed);
-                    Some((load, missed.ok()?))
-                });
-                series.push(reference(
-                    "bound: EDF, preemption for nothing, LC alone",
-                    points.collect(),
-                ));
-                series
-            },
-        },
-        Kind::Target => Chart {
-            title: format!("p99 of LC latency against its target · workload {of}"),
-            x: Axis::logarithmic("target, ms", 1.0),
-            y: Axis::logarithmic("p99 of the LC latency, ms", 0.1),
-            series: {
-                let x = |ran: &Ran| Some(parameter(ran)? / 1e3);
-                let y = |ran: &Ran| Some(ran.row.lc.p99_ns as f64 / 1e6);
-                let mut series = by_label(all, x, y);
-                let ends = [TARGETS_US[0], TARGETS_US[TARGETS_US.len() - 1]];
-                let ends = ends.map(|us| f64::from(us) / 1e3);
-                let fixed = all.iter().filter(|ran| parameter(ran).is_none());
-                for ran in fixed {
-                    series.push(Series {
-                        label: ran.row.policy.clone(),
-                        colour: colour(&ran.row.policy, variants_of(&series)),
-                        points: ends.iter().filter_map(|&x| Some((x, y(ran)?))).collect(),
-                        mark: Mark::Curve,
-                    });
-                }
-                let points = ends.iter().map(|&x| (x, x)).collect();
-                series.push(reference("the target", points));
-                series
-            },
-        },
-        Kind::Sharing => Chart {
-            title: format!("GPU held for data while many LC clients share it · workload {of}"),
-            x: Axis::linear("LC clients"),
-            y: Axis::linear("GPU held for data, %"),
-            series: by_label(all, parameter, |ran| Some(ran.row.held_percent)),
-        },
-        Kind::Saturation => Chart {
-            title: format!("LC latency near saturation · workload {of}"),
-            x: Axis::linear("load by LC requests, % of the GPU"),
-            y: Axis::logarithmic("p99 of the LC latency, ms", 0.1),
-            series: by_label(all, parameter, |ran| Some(ran.row.lc.p99_ns as f64 / 1e6)),
-        },
-        _ => Chart {
-            title: format!("Prediction from features against the key alone · workload {of}"),
-            x: Axis::linear("GPU held for data, %"),
-            y: Axis::linear("p99 of the added latency, µs"),
-            series: by_label(
-                all,
-                |ran| Some(ran.row.held_percent),
-                |ran| Some(ran.row.lc_added.p99_ns as f64 / 1e3),
-            ),
-        },
-    }
-}
-
-fn reference(label: &str, points: Vec<(f64, f64)>) -> Series {
-    Series {
-        label: label.to_owned(),
-        colour: palette::INK,
-        points,
-        mark: Mark::Dashed,
-    }
-}
-
-/// The runs of each policy, its parameters included.
-fn by_label(
-    all: &[Ran],
-    x: impl Fn(&Ran) -> Option<f64>,
-    y: impl Fn(&Ran) -> Option<f64>,
-) -> Vec<Series> {
-    let mut series: Vec<Series> = Vec::new();
-    for ran in all {
-        let Some(point) = x(ran).zip(y(ran)) else {
-            continue;
-        };
-        let label = match ran.row.parameter {
-            _ if ran.row.policy.contains("shared") => ran.row.policy.clone(),
-            _ => label(&ran.row.policy),
-        };
-        match series.iter_mut().find(|one| one.label == label) {
-            Some(one) => one.points.push(point),
-            None => series.push(Series {
-                colour: colour(&label, variants_of(&series)),
-                label,
-                points: vec![point],
-                mark: Mark::Line,
-            }),
-        }
-    }
-    series
-}
-
-/// The policy without the ratio of its costs, which is the parameter.
-fn label(policy: &str) -> String {
-    let words = policy.split(' ').filter(|word| !word.contains(':'));
-    words.collect::<Vec<_>>().join(" ")
-}
-
-/// The colour of a policy. `at`: the number of zernel's with other parameters before it.
-fn colour(label: &str, at: usize) -> plotters::style::RGBColor {
-    let more = [
-        palette::ORANGE,
-        palette::PURPLE,
-        palette::SKY,
-        palette::GREEN,
-        palette::BROWN,
-        palette::shade(palette::BLUE, 3, 4),
-    ];
-    match is_variant(label) {
-        false => palette::of_policy(label),
-        true => more[at % more.len()],
-    }
-}
-
-fn variants_of(series: &[Series]) -> usize {
-    series.iter().filter(|one| is_variant(&one.label)).count()
-}
-
-fn is_variant(label: &str) -> bool {
-    label.starts_with("zernel ")
 }
 
 #[cfg(test)]
@@ -453,11 +309,5 @@ mod tests {
             [Role::Lc, Role::Lc, Role::Be, Role::Be]
         );
         assert_eq!(roles(&first(&workload, 9)), roles(&workload));
-    }
-
-    #[test]
-    fn costs_are_no_part_of_a_label() {
-        assert_eq!(label("zernel features 1:99"), "zernel features");
-        assert_eq!(label("zernel by level"), "zernel by level");
     }
 }

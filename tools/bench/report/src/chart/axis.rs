@@ -16,6 +16,8 @@ pub struct Axis {
 #[derive(Debug, Clone, PartialEq)]
 enum Kind {
     Linear,
+    /// The same from the least value on, with ticks at whole numbers alone or at any.
+    Fitted(bool),
     /// Values below this least one are drawn there.
     Logarithmic(f64),
     /// Places 0, 1, ... have names.
@@ -29,6 +31,24 @@ impl Axis {
         Self {
             name,
             kind: Kind::Linear,
+        }
+    }
+
+    /// A linear one that begins where the values do.
+    pub fn fitted(name: impl Into<String>) -> Self {
+        let name = name.into();
+        Self {
+            name,
+            kind: Kind::Fitted(false),
+        }
+    }
+
+    /// A linear one of numbers of things, which begins where the values do.
+    pub fn counts(name: impl Into<String>) -> Self {
+        let name = name.into();
+        Self {
+            name,
+            kind: Kind::Fitted(true),
         }
     }
 
@@ -55,7 +75,7 @@ impl Axis {
         const EACH: u32 = 66;
         match &self.kind {
             Kind::Names(names) => EACH * (names.len() as u32 + 2),
-            Kind::Linear | Kind::Logarithmic(_) => 0,
+            Kind::Linear | Kind::Fitted(_) | Kind::Logarithmic(_) => 0,
         }
     }
 
@@ -76,6 +96,15 @@ impl Axis {
                 let room = (high - low) * 0.04;
                 let low = if low < 0.0 { low - room } else { low };
                 ((low, high + room), even(low, high + room))
+            }
+            Kind::Fitted(whole) => {
+                let room = (high - low).max(1e-3) * 0.04;
+                let (low, high) = (low - room, high + room);
+                let ticks = match whole {
+                    true => whole_numbers(low, high),
+                    false => even(low, high),
+                };
+                ((low, high), ticks)
             }
             Kind::Logarithmic(least) => {
                 let low = low.max(*least);
@@ -112,6 +141,11 @@ impl Placed<'_> {
         }
     }
 
+    /// Its length, as places count.
+    pub(super) fn width(&self) -> f64 {
+        self.span.1 - self.span.0
+    }
+
     /// Where a value lies.
     pub(super) fn place(&self, value: f64) -> f64 {
         match self.kind {
@@ -123,7 +157,7 @@ impl Placed<'_> {
     /// The label at a place that has a tick.
     pub(super) fn text(&self, place: f64) -> String {
         match self.kind {
-            Kind::Linear => label(place),
+            Kind::Linear | Kind::Fitted(_) => label(place),
             Kind::Logarithmic(_) => label(10f64.powf(place)),
             Kind::Names(names) => names.get(place as usize).cloned().unwrap_or_default(),
         }
@@ -181,6 +215,13 @@ fn even(low: f64, high: f64) -> Vec<f64> {
     (first..=last).map(|number| number as f64 * step).collect()
 }
 
+/// Whole numbers that are round, about eight.
+fn whole_numbers(low: f64, high: f64) -> Vec<f64> {
+    let step = ((high - low) / 9.0).ceil().max(1.0);
+    let (first, last) = ((low / step).ceil() as i64, (high / step).floor() as i64);
+    (first..=last).map(|number| number as f64 * step).collect()
+}
+
 /// Logarithms of round numbers, fewer of each decade the more decades there are.
 fn decades(low: f64, high: f64) -> Vec<f64> {
     let of_each: &[f64] = match high - low {
@@ -216,6 +257,10 @@ mod tests {
         assert_eq!(texts(&linear, &[0.0, 250.0])[..3], ["0", "50", "100"]);
         assert_eq!(texts(&linear, &[-3.0, 2.0])[..2], ["-3", "-2"]);
         assert_eq!(texts(&linear, &[2.4])[..3], ["0", "0.5", "1"]);
+        assert_eq!(texts(&Axis::fitted("x"), &[50.0, 110.0])[..2], ["50", "60"]);
+        let counts = texts(&Axis::counts("x"), &[1.0, 16.0]);
+        assert_eq!(counts, ["2", "4", "6", "8", "10", "12", "14", "16"]);
+        assert_eq!(texts(&Axis::counts("x"), &[1.0, 3.0]), ["1", "2", "3"]);
         let log = Axis::logarithmic("x", 1.0);
         assert_eq!(texts(&log, &[-67.0, 900.0])[..4], ["1", "2", "5", "10"]);
         assert_eq!(texts(&log, &[2.0, 3.0]), ["2", "2.5", "3"]);
@@ -230,7 +275,8 @@ mod tests {
     proptest! {
         #[test]
         fn every_value_lies_on_its_axis(values in prop::collection::vec(-1e6..1e6f64, 1..20)) {
-            for axis in [Axis::linear(""), Axis::logarithmic("", 0.5)] {
+            let axes = [Axis::linear(""), Axis::fitted(""), Axis::counts(""), Axis::logarithmic("", 0.5)];
+            for axis in axes {
                 let placed = axis.placed(values.iter().copied());
                 for value in &values {
                     let place = placed.place(*value);

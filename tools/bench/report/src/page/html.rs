@@ -49,6 +49,8 @@ impl Content<'_> {
         sections.extend(self.loaders());
         sections.extend(self.costs.map(costs));
         let page = Page {
+            policies: (self.all.is_empty() && self.replays.has_objectives())
+                .then(|| policies::intro(self.replays)),
             explained_from: EXPLAINED_FROM,
             agree_within: AGREE_WITHIN,
             goals: goals(self.verdicts),
@@ -170,6 +172,8 @@ impl Content<'_> {
 #[derive(Template)]
 #[template(path = "bench.html")]
 struct Page {
+    /// The first sentence of a page that has policies in the replay alone.
+    policies: Option<String>,
     explained_from: f64,
     agree_within: f64,
     goals: Option<Table>,

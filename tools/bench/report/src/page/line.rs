@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use zernel_workload::{Deployment, Published};
 
 use super::explain::Explanations;
-use super::policies;
+use super::{policies, seeds};
 use crate::outcome::Mode;
 use crate::recovery::Recovery;
 use crate::suite::{Done, Section};
@@ -121,6 +121,12 @@ pub struct ReplayRow {
     /// Time that best-effort TSGs had the GPU for, in percent.
     #[serde(default)]
     pub be_percent: f64,
+    /// Simulated seconds.
+    #[serde(default)]
+    pub seconds: f64,
+    /// LC requests that were never served, in percent of those that were not refused.
+    #[serde(default)]
+    pub lc_not_served_percent: f64,
     /// Requests that missed their deadline, if there are some.
     #[serde(default)]
     pub missed: Option<Missed>,
@@ -147,6 +153,9 @@ pub struct ReplaySummary {
 pub struct Missed {
     /// Their share of those that were served, in percent.
     pub percent: f64,
+    /// All that were late, refused or never served, in percent of all that arrived.
+    #[serde(default)]
+    pub failed_percent: f64,
     /// Requests that were refused, in percent of those that asked.
     pub refused_percent: f64,
     /// The 99th percentile of the time after the deadline, in nanoseconds.
@@ -160,6 +169,9 @@ struct ReplayFile {
     #[serde(default)]
     sweep: Option<String>,
     rows: Vec<ReplayRow>,
+    /// The seed of its arrivals.
+    #[serde(default)]
+    seed: u64,
     /// Plots as SVG.
     #[serde(default)]
     plots: Vec<String>,
@@ -179,9 +191,11 @@ pub struct Replays {
 pub struct Objective {
     /// Its name.
     pub sweep: String,
-    /// Its runs.
+    /// Its runs; with several seeds the median of each figure.
     pub rows: Vec<ReplayRow>,
-    /// Its plots, as SVG.
+    /// The seeds of its arrivals, ascending.
+    pub seeds: Vec<u64>,
+    /// Its plots with the first seed, as SVG.
     pub plots: Vec<String>,
 }
 
@@ -195,6 +209,7 @@ impl Replays {
             .map(|entry| Ok(entry?.path()))
             .collect::<Result<Vec<_>>>()?;
         paths.sort_unstable();
+        let mut sweeps = Vec::new();
         for path in paths {
             let name = path
                 .file_name()
@@ -210,16 +225,13 @@ impl Replays {
                     None => all.rows.extend(file.rows),
                     Some(sweep) if sweep == "frontier" => all.frontiers.extend(file.rows),
                     Some(sweep) if policies::SWEEPS.contains(&sweep.as_str()) => {
-                        all.objectives.push(Objective {
-                            sweep,
-                            rows: file.rows,
-                            plots: file.plots,
-                        });
+                        sweeps.push((sweep, file.seed, file.rows, file.plots));
                     }
                     Some(_) => all.plots.extend(file.plots),
                 }
             }
         }
+        all.objectives = seeds::together(sweeps);
         Ok(all)
     }
 

@@ -2,12 +2,14 @@
 //! Policies in the replay, beside the default and the reference of each.
 
 use super::html::{Row, Section, Table};
-use super::line::{ReplayRow, Replays};
+use super::line::{Missed, ReplayRow, Replays};
 use super::verdict::{Check, Verdict};
 
 /// The sweeps, in the order of the page.
 pub const SWEEPS: [&str; 5] = ["deadlines", "target", "features", "sharing", "saturation"];
 
+/// Least length of runs for a verdict, in simulated seconds: goals are of p99s and of rare misses.
+pub(super) const JUDGED_FROM: f64 = 30.0;
 /// The ratio of costs that features are compared at: the default.
 const LATE: f64 = 6.0;
 /// Most that requests with a promise may miss, in percent.
@@ -29,6 +31,13 @@ type Column = (&'static str, fn(&ReplayRow) -> String);
 const MISSED: Column = ("missed %", |row| {
     row.missed
         .map_or("-".to_owned(), |one| format!("{:.2}", one.percent))
+});
+const NOT_SERVED: Column = ("not served %", |row| {
+    format!("{:.2}", row.lc_not_served_percent)
+});
+const FAILED: Column = ("not in time %", |row| {
+    row.missed
+        .map_or("-".to_owned(), |one| format!("{:.2}", one.failed_percent))
 });
 const LATE_P99: Column = ("p99 after the deadline ms", |row| {
     row.missed.map_or("-".to_owned(), |one| {
@@ -59,13 +68,16 @@ const ALL: [About; 5] = [
         sweep: SWEEPS[0],
         heading: "Policies: deadlines",
         about: "LC clients with deadlines of 6, 15, 40 and 120 ms from the begin of a request, beside two BE \
-                clients that always have work. zernel: the default order; by level: later deadlines have \
-                a lower level; exponential, slack: slices of levels, and of TSGs by the time that they can \
-                spare; edf: triggers in the order of deadlines; edf admit: requests whose deadline cannot \
-                be met are refused. The bound is preemptive EDF that pays no switch and has the GPU \
-                for LC alone (Horn 1974).",
+                clients that always have work. default: the driver's slices, without zernel; zernel: its \
+                defaults, so order fifo; by level: later deadlines have a lower level; exponential, slack: \
+                slices of levels, and of TSGs by the time that they can spare; edf: triggers in the order of \
+                deadlines; edf-preemptive: an earlier deadline takes the GPU from the request that has it; edf \
+                admit: requests whose deadline cannot be met are refused. Missed is of the requests that were \
+                served. Not served are those whose client had a newer one by the time it could begin, of those that \
+                were not refused. Not in time: late, refused or not served, of all that arrived. The dashed line is \
+                preemptive EDF that pays no switch, serves all and has the GPU for LC alone (Horn 1974).",
         parameter: "load %",
-        columns: &[MISSED, LATE_P99, REFUSED, BE],
+        columns: &[FAILED, MISSED, NOT_SERVED, REFUSED, LATE_P99, BE],
     },
     About {
         sweep: SWEEPS[1],
@@ -80,7 +92,9 @@ const ALL: [About; 5] = [
         sweep: SWEEPS[2],
         heading: "Policies: prediction from features",
         about: "Costs of being early and late from 1:1 to 1:199, with the quantile of the key alone and \
-                with features; further down and left is better. The table has the default, 1:6. In the F \
+                with features; further down and left is better. The table has the default, 1:6, which has a ring in \
+                the plots. oracle knows when the data is ready, and takes off the longest that a switch can take, \
+                so that features can hold less than it does. In the F \
                 workloads the feature explains the preparation; in the J workloads it has nothing to do \
                 with it.",
         parameter: "early : late",
@@ -90,7 +104,9 @@ const ALL: [About; 5] = [
         sweep: SWEEPS[3],
         heading: "Policies: many LC clients",
         about: "LC clients at 15 requests/s with preparations of 20 to 900 µs beside two BE clients that \
-                always have work, with shared_early_cost and without.",
+                always have work, with shared_early_cost (12:6) and without. oracle knows when the data is ready, has \
+                no turns of BE and takes off the longest that a switch can take. bound tells the GPU at no cost \
+                which TSG is to run.",
         parameter: "LC clients",
         columns: &[HELD, ADDED, MEAN, BE],
     },
@@ -99,9 +115,10 @@ const ALL: [About; 5] = [
         heading: "Policies: many LC clients near saturation",
         about: "Eight LC clients with requests of 2.2 ms at random, preparations of 20 to 900 µs, beside four \
                 BE clients that always have work. Beyond its budget, 95 ms in 100 ms, LC goes on for as long as BE \
-                has run; budget 100 ms: no bound.",
+                has run; budget 100 ms: no bound. Not served are requests whose client had a newer one by the time it \
+                could begin; the latencies are of the others.",
         parameter: "load %",
-        columns: &[P99, MEAN, HELD, BE],
+        columns: &[P99, MEAN, NOT_SERVED, HELD, BE],
     },
 ];
 
@@ -109,6 +126,7 @@ const ALL: [About; 5] = [
 pub(super) fn sections(replays: &Replays) -> impl Iterator<Item = Section> + '_ {
     ALL.iter().filter_map(move |about| {
         let all = || replays.objectives(about.sweep);
+        let seeds: Vec<u64> = all().flat_map(|one| one.seeds.iter().copied()).collect();
         let plots = all().flat_map(|one| one.plots.iter().cloned()).collect();
         let rows: Vec<&ReplayRow> = all()
             .flat_map(|one| &one.rows)
@@ -122,7 +140,15 @@ pub(super) fn sections(replays: &Replays) -> impl Iterator<Item = Section> + '_ 
             rows: rows.iter().map(|row| cells(about, row)).collect(),
             title: None,
         };
-        let mut section = Section::new(about.heading, about.about);
+        let medians = match (seeds.iter().min(), seeds.iter().max()) {
+            (Some(first), Some(last)) if first < last => {
+                format!(
+                    " The table has medians of the seeds {first} to {last}, the plots are of seed {first}."
+                )
+            }
+            _ => String::new(),
+        };
+        let mut section = Section::new(about.heading, &(about.about.to_owned() + &medians));
         section.plots = plots;
         section.tables = vec![table];
         (!rows.is_empty()).then_some(section)
@@ -155,9 +181,12 @@ fn is_usual(row: &ReplayRow) -> bool {
     row.parameter.is_none_or(|late| late == LATE)
 }
 
-/// Verdicts on all sweeps that are there.
+/// Verdicts on all sweeps that are there, of runs that are long enough.
 pub(super) fn verdicts(replays: &Replays) -> Vec<Verdict> {
-    let rows = |sweep| replays.objectives(sweep).map(|one| &one.rows[..]);
+    let rows = |sweep| {
+        let all = replays.objectives(sweep).map(|one| &one.rows[..]);
+        all.filter(|rows| rows.iter().all(|row| row.seconds >= JUDGED_FROM))
+    };
     let mut all: Vec<Verdict> = rows("deadlines").flat_map(deadlines).collect();
     all.extend(rows("target").filter_map(target));
     all.extend(rows("features").filter_map(features));
@@ -175,6 +204,34 @@ fn verdict(what: String, good: bool, found: String) -> Verdict {
     }
 }
 
+/// The origin of the figures, for a page that has the replay of policies alone.
+pub(super) fn intro(replays: &Replays) -> String {
+    let all = || SWEEPS.iter().flat_map(|sweep| replays.objectives(sweep));
+    let rows = || all().flat_map(|one| &one.rows);
+    let range = |least: f64, most: f64| match least == most {
+        true => format!("{least}"),
+        false => format!("{least} to {most}"),
+    };
+    let seconds = || rows().map(|row| row.seconds);
+    let least = seconds().fold(f64::INFINITY, f64::min);
+    let seeds = || all().flat_map(|one| one.seeds.iter().map(|&seed| seed as f64));
+    let short = match least < JUDGED_FROM {
+        true => format!(
+            " Goals are judged from {JUDGED_FROM} s on; these are figures without a verdict."
+        ),
+        false => String::new(),
+    };
+    format!(
+        "zernel's policies on a model of an A100, run by replay on this machine: {} s of simulated time, seeds {}. \
+         No kernel, no guest and no published figure has a part in it.{short}",
+        range(least, seconds().fold(0.0, f64::max)),
+        range(
+            seeds().fold(f64::INFINITY, f64::min),
+            seeds().fold(0.0, f64::max)
+        ),
+    )
+}
+
 /// The run of a policy with a parameter.
 fn find<'a>(rows: &'a [ReplayRow], policy: &str, parameter: Option<f64>) -> Option<&'a ReplayRow> {
     let is = |row: &&ReplayRow| row.policy == policy && row.parameter == parameter;
@@ -182,31 +239,32 @@ fn find<'a>(rows: &'a [ReplayRow], policy: &str, parameter: Option<f64>) -> Opti
 }
 
 fn deadlines(rows: &[ReplayRow]) -> Vec<Verdict> {
-    let missed = |policy: &str| -> Vec<(f64, f64)> {
+    let figures = |policy: &str, figure: fn(&Missed) -> f64| -> Vec<(f64, f64)> {
         let of = rows.iter().filter(|row| row.policy == policy);
-        of.filter_map(|row| Some((row.parameter?, row.missed?.percent)))
+        of.filter_map(|row| Some((row.parameter?, figure(row.missed.as_ref()?))))
             .filter(|&(load, _)| load <= LOAD_PERCENT)
             .collect()
     };
-    let fifo = missed("zernel");
+    let failed = |policy: &str| figures(policy, |one| one.failed_percent);
+    let fifo = failed("zernel");
     let worst = |all: &[(f64, f64)]| all.iter().fold(0.0, |worst: f64, one| worst.max(one.1));
-    let ordered = ["zernel edf", "zernel edf-preemptive"].into_iter();
+    let ordered = ["zernel by level", "zernel edf", "zernel edf-preemptive"].into_iter();
     let mut verdicts: Vec<Verdict> = ordered
         .filter_map(|policy| {
-            let all = missed(policy);
+            let all = failed(policy);
             let pairs = || all.iter().zip(&fifo);
             let found = pairs()
                 .map(|(one, other)| format!("{} % load: {:.2} to {:.2} %", one.0, other.1, one.1));
             (!all.is_empty() && all.len() == fifo.len()).then(|| {
                 verdict(
-                    format!("{policy}: misses no more deadlines than the default order"),
+                    format!("{policy}: no more requests late or not served than in order fifo"),
                     pairs().all(|(one, other)| one.1 <= other.1),
                     found.collect::<Vec<_>>().join(", "),
                 )
             })
         })
         .collect();
-    let promised = missed("zernel edf admit");
+    let promised = figures("zernel edf admit", |one| one.percent);
     if !promised.is_empty() {
         let worst = worst(&promised);
         verdicts.push(verdict(
