@@ -169,7 +169,6 @@ pub const SUITE: Suite = suite(
             "admission_of_short_lies",
             admission::sees_through_short_lies,
         ),
-        case("admission_of_two_lies", admission::has_liars_wait),
         case("admission_of_long_lies", admission::leaves_half_to_others),
         case(
             "admission_of_lies_given_up",
@@ -178,6 +177,8 @@ pub const SUITE: Suite = suite(
         case("admission_of_preparations", admission::counts_preparations),
         case("admission_in_its_tsg", admission::counts_in_its_tsg),
         case("admission_of_the_moved", admission::moves_with_its_class),
+        // Behind those that share the time of a level with few users.
+        case("admission_of_two_lies", admission::has_liars_wait),
         // The last one, as its user is believed less from now on.
         case("admission_is_counted", admission::counts_what_it_missed),
         case("inversion_ends_with_a_class", inversion::ends_with_a_class),
