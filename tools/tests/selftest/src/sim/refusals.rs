@@ -124,7 +124,7 @@ const LINES: &[Line<Stage>] = lines! { stage: Stage;
     }
     "FAULT" zernel_sim_fault {
         gpu in [2] => NOENT;
-        op in [0, 9, u32::MAX] => INVAL;
+        op in [0, 10, u32::MAX] => INVAL;
         flags in [2, 1 << 31] => INVAL;
         error in [1, -512, -530, -4096, i32::MIN], flags = 0 => INVAL;
         delay_ns in [10_000_000_001u64, u64::MAX], flags = 0 => INVAL;
