@@ -47,10 +47,6 @@ impl Line {
         }
     }
 
-    pub(super) fn entry(&self, place: Place) -> Option<Entry> {
-        self.entries.get(place.0).copied().flatten()
-    }
-
     pub(super) fn burst_of(&self, entry: &Entry, took: Ns, now: Ns) -> Burst {
         let shared = self.company.of(entry.lane.level, now);
         Burst {

@@ -211,6 +211,10 @@ impl Line {
         Some(entry.lane)
     }
 
+    pub(super) fn entry(&self, place: Place) -> Option<Entry> {
+        self.entries.get(place.0).copied().flatten()
+    }
+
     /// All of them in the order of deadlines.
     pub(super) fn in_order(&self) -> impl Iterator<Item = (Place, &Entry)> {
         self.sorted

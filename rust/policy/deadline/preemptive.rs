@@ -115,16 +115,14 @@ impl Line {
 
     /// True if a request is held.
     pub(crate) fn holds(&self, place: Place) -> bool {
-        let entry = self.entries.get(place.number()).copied().flatten();
+        let entry = self.entry(place);
         entry.is_some_and(|entry| matches!(entry.part, Part::Held(_)))
     }
 
     /// True if a request was held: the time since its trigger is not that of its burst.
     pub(crate) fn was_held(&self, place: Place) -> bool {
-        let entry = self.entries.get(place.number()).copied().flatten();
-        entry
-            .and_then(|entry| entry.terms)
-            .is_some_and(|terms| terms.holds > 0)
+        let terms = self.entry(place).and_then(|entry| entry.terms);
+        terms.is_some_and(|terms| terms.holds > 0)
     }
 
     fn entry_mut(&mut self, place: Place) -> Option<&mut Entry> {
